@@ -1,0 +1,28 @@
+// A running 128-bit hash (XXH3) of bytes: for digests of states and checksums of files. Not against
+// an adversary, against accidents.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace ebb {
+
+class Digest {
+ public:
+  Digest();
+  ~Digest();
+  Digest(Digest&&) noexcept;
+  Digest& operator=(Digest&&) noexcept;
+
+  void add(std::span<const std::byte> bytes);
+  // 32 hexadecimal digits of all that was added so far.
+  std::string hex() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ebb

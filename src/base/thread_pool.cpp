@@ -1,0 +1,110 @@
+#include "base/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <fstream>
+#include <string>
+
+namespace ebb {
+namespace {
+
+// cgroup v2's "max 100000" or "150000 100000"; no file or no quota means no bound.
+int quota_cpus() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
+  return std::max(1, static_cast<int>(std::ceil(std::strtod(quota.c_str(), nullptr) / period)));
+}
+
+}  // namespace
+
+int usable_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int by_mask = sched_getaffinity(0, sizeof set, &set) == 0
+                          ? CPU_COUNT(&set)
+                          : static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, std::min(by_mask, quota_cpus()));
+}
+
+struct ThreadPool::Job {
+  FunctionRef<void(std::int64_t, int)> body;
+  std::int64_t count;
+  std::atomic<std::int64_t> next{0};
+  int helpers = 0;  // workers inside run(); guarded by the pool's mutex
+  std::exception_ptr failure;  // guarded by the pool's mutex
+  std::condition_variable idle;
+
+  // Takes indices until none is left. Returns the exception that stopped it, if any.
+  std::exception_ptr run(int slot) {
+    try {
+      for (std::int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
+        body(i, slot);
+      }
+    } catch (...) {
+      next.store(count, std::memory_order_relaxed);
+      return std::current_exception();
+    }
+    return nullptr;
+  }
+};
+
+ThreadPool::ThreadPool(int threads) {
+  for (int slot = 1; slot < threads; ++slot) workers_.emplace_back([this, slot] { work(slot); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+ThreadPool::Job* ThreadPool::claim_open_job() {
+  std::erase_if(open_, [](Job* job) { return job->next.load() >= job->count; });
+  return open_.empty() ? nullptr : open_.front();
+}
+
+void ThreadPool::work(int slot) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    Job* job = nullptr;
+    wake_.wait(lock, [&] { return stopping_ || (job = claim_open_job()) != nullptr; });
+    if (job == nullptr) return;
+    ++job->helpers;
+    lock.unlock();
+    std::exception_ptr failure = job->run(slot);
+    lock.lock();
+    if (failure && !job->failure) job->failure = failure;
+    if (--job->helpers == 0) job->idle.notify_all();
+  }
+}
+
+void ThreadPool::parallel_for(std::int64_t count, FunctionRef<void(std::int64_t, int)> body) {
+  Job job{.body = body, .count = count};
+  const bool shared = count > 1 && !workers_.empty();
+  if (shared) {
+    {
+      std::lock_guard lock(mutex_);
+      open_.push_back(&job);
+    }
+    wake_.notify_all();
+  }
+  std::exception_ptr failure = job.run(0);
+  if (shared) {
+    std::unique_lock lock(mutex_);
+    std::erase(open_, &job);
+    job.idle.wait(lock, [&] { return job.helpers == 0; });
+    if (!failure) failure = job.failure;
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace ebb

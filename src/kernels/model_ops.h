@@ -1,0 +1,134 @@
+// The arithmetic of a transformer, on borrowed memory. The kernels room computes on pointers: it owns
+// nothing, allocates nothing and knows neither models nor tiers. It serves `model` through this
+// interface and `optim` through optimizer_ops.h.
+//
+// Implementations: reference/ (plain loops, the specification), cpu/ (vectorised, oneDNN), and
+// counting_ops.h (touches no memory, counts what an implementation would do).
+//
+// Contract for all of them:
+//  - Matrices are row-major; `stride` is elements from one row to the next, at least `cols`.
+//  - Element types are f32 or bf16, the same for all operands of a call unless a comment says else.
+//    Sums are kept in fp32 or better and rounded once (to nearest even) when stored.
+//  - Results depend on shapes and values alone, never on the number of threads.
+//  - Calls run in order on the lane that makes them. An implementation is used by one lane at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+
+namespace ebb::kernels {
+
+struct ConstView {
+  const void* data = nullptr;
+  DType type = DType::f32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t stride = 0;
+};
+
+struct View {
+  void* data = nullptr;
+  DType type = DType::f32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t stride = 0;
+  operator ConstView() const { return {data, type, rows, cols, stride}; }
+};
+
+struct MatmulOptions {
+  bool transpose_a = false;  // a is stored k x m
+  bool transpose_b = false;  // b is stored n x k
+  const void* bias = nullptr;    // n elements of c's type, added to every row
+  const void* addend = nullptr;  // c's shape, stride and type; may be c itself (accumulation)
+};
+
+// Causal attention of `queries` new positions over `keys` positions that end at the same place:
+// query i sees keys 0 .. keys - queries + i. Rows are batch-major: row = batch * length + position.
+// Head h reads columns [h * head_dim, (h + 1) * head_dim) of its operand; query head h uses key and
+// value head h / (heads / kv_heads).
+struct AttentionShape {
+  std::int64_t batch = 1;
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  float scale = 1.0f;
+};
+
+class ModelOps {
+ public:
+  virtual ~ModelOps() = default;
+
+  // c = op(a) op(b) (+ bias) (+ addend). a and b have one type; c has it too, or is f32.
+  virtual void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) = 0;
+  void matmul(View c, ConstView a, ConstView b) { matmul(c, a, b, MatmulOptions{}); }
+
+  // out[j] = sum over rows of x[i][j]; `type` is out's element type.
+  virtual void column_sums(void* out, DType type, ConstView x) = 0;
+
+  // out[i] = table[ids[i]]. Ids are within the table: the caller has checked them.
+  virtual void embed(View out, ConstView table, std::span<const std::int32_t> ids) = 0;
+  // sums[ids[i]] += dy[i] in the order of i; sums is f32 with the table's shape.
+  virtual void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids) = 0;
+
+  // y = x * rstd * weight, rstd[i] = 1 / sqrt(mean(x[i]^2) + epsilon) (f32, one per row). With
+  // `rstd_given`, rstd is read instead of written.
+  virtual void rms_norm(View y, float* rstd, bool rstd_given, ConstView x, const void* weight,
+                        float epsilon) = 0;
+  // dx += the gradient through the norm (dx holds the residual's gradient on entry).
+  // dweight[j] = sum over rows of dy[i][j] * x[i][j] * rstd[i], stored as `dweight_type`.
+  virtual void rms_norm_backward(View dx, void* dweight, DType dweight_type, ConstView dy,
+                                 ConstView x, const float* rstd, const void* weight) = 0;
+
+  // Rotates pairs (j, j + head_dim / 2) of each of `heads` heads in place. The row at position p uses
+  // table[p][j] = {cos, sin} (f32 pairs, head_dim / 2 of them a position); row i has position
+  // start + i % length. `inverse` turns the other way (the gradient).
+  struct RopeShape {
+    std::int64_t heads = 0;
+    std::int64_t head_dim = 0;
+    std::int64_t start = 0;
+    std::int64_t length = 1;
+    bool inverse = false;
+  };
+  virtual void rope(View x, const float* table, const RopeShape& shape) = 0;
+
+  // out = softmax(scale q k^T, causal) v. log_sums (f32, [batch][heads][queries], may be null) gets
+  // the logarithm of each row's sum of exponentials.
+  virtual void attention(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
+                         const AttentionShape& shape) = 0;
+  // Training shapes only (queries == keys). Writes dq, dk, dv whole.
+  virtual void attention_backward(View dq, View dk, View dv, ConstView dout, ConstView q,
+                                  ConstView k, ConstView v, ConstView out, const float* log_sums,
+                                  const AttentionShape& shape) = 0;
+
+  // h[i][j] = silu(gate_up[i][j]) * gate_up[i][F + j], with F = h.cols.
+  virtual void swiglu(View h, ConstView gate_up) = 0;
+  // May run in place: dgate_up may be gate_up's memory.
+  virtual void swiglu_backward(View dgate_up, ConstView dh, ConstView gate_up) = 0;
+
+  // For each row: losses[i] = -log softmax(logits[i])[targets[i]] and
+  // dlogits[i] = (softmax(logits[i]) - onehot(targets[i])) * scale. A negative target gives zeros.
+  // logits is f32; dlogits is f32 or bf16, and may be logits' memory when it is f32.
+  virtual void cross_entropy(View dlogits, float* losses, ConstView logits,
+                             std::span<const std::int32_t> targets, float scale) = 0;
+
+  // *total = the sum of values in fp64, in order.
+  virtual void sum(double* total, const float* values, std::int64_t count) = 0;
+
+  // dst = src with a change of type where they differ. Same shapes.
+  virtual void convert(View dst, ConstView src) = 0;
+  virtual void fill_zero(void* data, Bytes bytes) = 0;
+
+  // Scratch memory. An implementation says how much a call needs; bind_scratch gives it at least the
+  // largest of those before the first call. (What a library wants as workspace is in here.)
+  virtual Bytes matmul_scratch(View c, ConstView a, ConstView b,
+                               const MatmulOptions& options) const = 0;
+  virtual Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const = 0;
+  virtual void bind_scratch(std::span<std::byte> scratch) = 0;
+};
+
+}  // namespace ebb::kernels
