@@ -13,8 +13,9 @@ inline constexpr Bytes kKiB = Bytes{1} << 10;
 inline constexpr Bytes kMiB = Bytes{1} << 20;
 inline constexpr Bytes kGiB = Bytes{1} << 30;
 
-// "10GiB", "512MiB", "1.5GB", "4096": binary (KiB, MiB, GiB, TiB) and decimal (kB, MB, GB, TB) units;
-// a bare number is bytes. Throws ConfigError that names `what` ("--device-memory") otherwise.
+// "10GiB", "512MiB", "1.5GB", "4096": binary (KiB, MiB, GiB, TiB) and decimal (kB, MB, GB, TB)
+// units; a bare number is bytes. Throws ConfigError that names `what` ("--device-memory")
+// otherwise.
 Bytes parse_bytes(std::string_view text, std::string_view what);
 
 // "1.50 GiB": three significant digits, binary units.

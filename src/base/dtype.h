@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "ebb/units.h"
 
@@ -11,9 +12,7 @@ namespace ebb {
 
 enum class DType : std::uint8_t { f32, bf16, i16, i32 };
 
-constexpr Bytes size_of(DType type) {
-  return type == DType::f32 || type == DType::i32 ? 4 : 2;
-}
+constexpr Bytes size_of(DType type) { return type == DType::f32 || type == DType::i32 ? 4 : 2; }
 
 constexpr std::string_view name_of(DType type) {
   switch (type) {

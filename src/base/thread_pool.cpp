@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <string>
@@ -33,10 +34,13 @@ int usable_cpus() {
 }
 
 struct ThreadPool::Job {
+  Job(std::int64_t total, FunctionRef<void(std::int64_t, int)> function)
+      : body(function), count(total) {}
+
   FunctionRef<void(std::int64_t, int)> body;
   std::int64_t count;
   std::atomic<std::int64_t> next{0};
-  int helpers = 0;  // workers inside run(); guarded by the pool's mutex
+  int helpers = 0;             // workers inside run(); guarded by the pool's mutex
   std::exception_ptr failure;  // guarded by the pool's mutex
   std::condition_variable idle;
 
@@ -88,7 +92,7 @@ void ThreadPool::work(int slot) {
 }
 
 void ThreadPool::parallel_for(std::int64_t count, FunctionRef<void(std::int64_t, int)> body) {
-  Job job{.body = body, .count = count};
+  Job job(count, body);
   const bool shared = count > 1 && !workers_.empty();
   if (shared) {
     {

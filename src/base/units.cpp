@@ -18,9 +18,9 @@ struct Unit {
 };
 
 constexpr std::array kUnits = {
-    Unit{"", 1.0},   Unit{"B", 1.0},     Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20}, Unit{"GiB", 0x1p30},
-    Unit{"TiB", 0x1p40}, Unit{"kB", 1e3}, Unit{"KB", 1e3},    Unit{"MB", 1e6},     Unit{"GB", 1e9},
-    Unit{"TB", 1e12},
+    Unit{"", 1.0},       Unit{"B", 1.0},      Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20},
+    Unit{"GiB", 0x1p30}, Unit{"TiB", 0x1p40}, Unit{"kB", 1e3},     Unit{"KB", 1e3},
+    Unit{"MB", 1e6},     Unit{"GB", 1e9},     Unit{"TB", 1e12},
 };
 
 std::string three_digits(double value, std::string_view unit) {
@@ -43,10 +43,11 @@ Bytes parse_bytes(std::string_view text, std::string_view what) {
       return static_cast<Bytes>(bytes);
     }
   }
-  throw ConfigError(fmt::format(
-      "{}: '{}' is not a number of bytes. Write a number with a unit, such as 512MiB, 10GiB or 1.5GB "
-      "(units: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB).",
-      what, text));
+  throw ConfigError(
+      fmt::format("{}: '{}' is not a number of bytes. Write a number with a unit, such as 512MiB, "
+                  "10GiB or 1.5GB "
+                  "(units: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB).",
+                  what, text));
 }
 
 std::string format_bytes(Bytes bytes) {

@@ -1,6 +1,6 @@
-// The arithmetic of a transformer, on borrowed memory. The kernels room computes on pointers: it owns
-// nothing, allocates nothing and knows neither models nor tiers. It serves `model` through this
-// interface and `optim` through optimizer_ops.h.
+// The arithmetic of a transformer, on borrowed memory. The kernels room computes on pointers: it
+// owns nothing, allocates nothing and knows neither models nor tiers. It serves `model` through
+// this interface and `optim` through optimizer_ops.h.
 //
 // Implementations: reference/ (plain loops, the specification), cpu/ (vectorised, oneDNN), and
 // counting_ops.h (touches no memory, counts what an implementation would do).
@@ -10,7 +10,8 @@
 //  - Element types are f32 or bf16, the same for all operands of a call unless a comment says else.
 //    Sums are kept in fp32 or better and rounded once (to nearest even) when stored.
 //  - Results depend on shapes and values alone, never on the number of threads.
-//  - Calls run in order on the lane that makes them. An implementation is used by one lane at a time.
+//  - Calls run in order on the lane that makes them. An implementation is used by one lane at a
+//  time.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +40,8 @@ struct View {
 };
 
 struct MatmulOptions {
-  bool transpose_a = false;  // a is stored k x m
-  bool transpose_b = false;  // b is stored n x k
+  bool transpose_a = false;      // a is stored k x m
+  bool transpose_b = false;      // b is stored n x k
   const void* bias = nullptr;    // n elements of c's type, added to every row
   const void* addend = nullptr;  // c's shape, stride and type; may be c itself (accumulation)
 };
@@ -84,8 +85,8 @@ class ModelOps {
   virtual void rms_norm_backward(View dx, void* dweight, DType dweight_type, ConstView dy,
                                  ConstView x, const float* rstd, const void* weight) = 0;
 
-  // Rotates pairs (j, j + head_dim / 2) of each of `heads` heads in place. The row at position p uses
-  // table[p][j] = {cos, sin} (f32 pairs, head_dim / 2 of them a position); row i has position
+  // Rotates pairs (j, j + head_dim / 2) of each of `heads` heads in place. The row at position p
+  // uses table[p][j] = {cos, sin} (f32 pairs, head_dim / 2 of them a position); row i has position
   // start + i % length. `inverse` turns the other way (the gradient).
   struct RopeShape {
     std::int64_t heads = 0;
@@ -123,8 +124,8 @@ class ModelOps {
   virtual void convert(View dst, ConstView src) = 0;
   virtual void fill_zero(void* data, Bytes bytes) = 0;
 
-  // Scratch memory. An implementation says how much a call needs; bind_scratch gives it at least the
-  // largest of those before the first call. (What a library wants as workspace is in here.)
+  // Scratch memory. An implementation says how much a call needs; bind_scratch gives it at least
+  // the largest of those before the first call. (What a library wants as workspace is in here.)
   virtual Bytes matmul_scratch(View c, ConstView a, ConstView b,
                                const MatmulOptions& options) const = 0;
   virtual Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const = 0;

@@ -1,6 +1,7 @@
-// The arithmetic of the optimizer, on borrowed memory: gradient sums, norms and updates. The numerics
-// here are a promise: bit-identical on every instruction set with FMA, at any thread count, on any
-// device. reference/ is the specification; every operation below is IEEE fp32 in the written order.
+// The arithmetic of the optimizer, on borrowed memory: gradient sums, norms and updates. The
+// numerics here are a promise: bit-identical on every instruction set with FMA, at any thread
+// count, on any device. reference/ is the specification; every operation below is IEEE fp32 in the
+// written order.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +32,12 @@ struct AdamWStep {
   float one_minus_beta2 = 0.001f;
   float inverse_root_correction2 = 1.0f;  // 1 / sqrt(1 - beta2^t)
   float epsilon = 1e-8f;
-  float step_size = 1e-3f;     // learning rate / (1 - beta1^t)
-  float decay_factor = 1.0f;   // 1 - learning rate * weight decay; 1 where nothing decays
+  float step_size = 1e-3f;    // learning rate / (1 - beta1^t)
+  float decay_factor = 1.0f;  // 1 - learning rate * weight decay; 1 where nothing decays
 };
 
-// `count` parameters in a row with all their planes. With bf16 weights the master is split: weight is
-// the high half (rounded half up), low the signed 16-bit rest. With f32 weights, low is null.
+// `count` parameters in a row with all their planes. With bf16 weights the master is split: weight
+// is the high half (rounded half up), low the signed 16-bit rest. With f32 weights, low is null.
 struct StateSpan {
   void* weight = nullptr;
   DType weight_type = DType::bf16;
@@ -68,8 +69,8 @@ class OptimizerOps {
                                std::int64_t count) = 0;
 
   // partials[i] = the sum of squares of block i of the `count` elements at `gradient`, which starts
-  // at a block's first element. Within a block, 16 fp64 sums (element j goes to sum j % 16, in order)
-  // are added pairwise: s[l] += s[l + 8], then + 4, + 2, + 1.
+  // at a block's first element. Within a block, 16 fp64 sums (element j goes to sum j % 16, in
+  // order) are added pairwise: s[l] += s[l + 8], then + 4, + 2, + 1.
   virtual void square_sums(double* partials, const void* gradient, DType type,
                            std::int64_t count) = 0;
 };
