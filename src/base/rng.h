@@ -32,7 +32,8 @@ class CounterRng {
 
   // In [0, bound) without bias worth speaking of (bound is far below 2^64).
   constexpr std::uint64_t below(std::uint64_t index, std::uint64_t bound) const {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(bits(index)) * bound) >> 64);
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>((static_cast<Wide>(bits(index)) * bound) >> 64);
   }
 
   // Standard normal (Box-Muller on two uniforms of the index).

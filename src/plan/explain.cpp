@@ -1,0 +1,175 @@
+#include "plan/explain.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+
+namespace ebb::plan {
+namespace {
+
+std::string memory_table(const Plan& plan) {
+  const auto device = bytes_at_peak(plan, Tier::device);
+  const auto host = bytes_at_peak(plan, Tier::host);
+  const auto cell = [](const std::map<Purpose, Bytes>& bytes, Purpose purpose) {
+    const auto it = bytes.find(purpose);
+    return it == bytes.end() ? std::string("-") : format_bytes(it->second);
+  };
+  std::string text = fmt::format("  {:<24}{:>14}{:>14}\n", "at the peak", "device", "host");
+  for (const Purpose purpose : kPurposes) {
+    text += fmt::format("  {:<24}{:>14}{:>14}\n", name_of(purpose), cell(device, purpose),
+                        cell(host, purpose));
+  }
+  Bytes gaps_device = plan.layout.size_of(Tier::device);
+  for (const auto& [purpose, bytes] : device) gaps_device -= bytes;
+  Bytes gaps_host = plan.layout.size_of(Tier::host);
+  for (const auto& [purpose, bytes] : host) gaps_host -= bytes;
+  if (gaps_device + gaps_host > 0) {
+    text += fmt::format("  {:<24}{:>14}{:>14}\n", "holes", format_bytes(gaps_device),
+                        format_bytes(gaps_host));
+  }
+  text += fmt::format("  {:<24}{:>14}{:>14}\n", "data and staging", "-",
+                      format_bytes(plan.workload.host_extra));
+  text += fmt::format("  {:<24}{:>14}{:>14}\n", "needed", format_bytes(plan.peak(Tier::device)),
+                      format_bytes(plan.peak(Tier::host)));
+  text += fmt::format("  {:<24}{:>14}{:>14}\n", "limit", format_bytes(plan.limits.device),
+                      format_bytes(plan.limits.host));
+  return text;
+}
+
+std::string cost_table(const Plan& plan) {
+  const Simulation& p = plan.prediction;
+  std::string text = fmt::format(
+      "A step is predicted to take {} ({:.0f} tokens/s) on {}.\n  {:<24}{:>14}{:>14}\n",
+      format_seconds(p.step_seconds),
+      static_cast<double>(plan.workload.tokens * plan.workload.micro_batches) / p.step_seconds,
+      plan.profile.name, "lane", "busy", "exposed");
+  for (const Lane lane : kLanes) {
+    const auto i = static_cast<std::size_t>(lane);
+    text += fmt::format("  {:<24}{:>14}{:>14}\n", name_of(lane), format_seconds(p.busy_seconds[i]),
+                        lane == Lane::compute ? "" : format_seconds(p.exposed_seconds[i]));
+  }
+  return text;
+}
+
+}  // namespace
+
+Bytes missing_bytes(const Plan& plan) {
+  Bytes missing = 0;
+  for (const Tier tier : kTiers) {
+    missing += std::max<Bytes>(0, plan.peak(tier) - plan.limits.of(tier));
+  }
+  return missing;
+}
+
+std::map<Purpose, Bytes> bytes_at_peak(const Plan& plan, Tier tier) {
+  const Program& program = plan.program;
+  std::vector<Bytes> change(program.tasks.size() + 1, 0);
+  for (const Object& object : program.objects) {
+    if (object.tier != tier || object.persistent || object.first < 0) continue;
+    change[static_cast<std::size_t>(object.first)] += object.bytes;
+    change[static_cast<std::size_t>(object.last) + 1] -= object.bytes;
+  }
+  Bytes alive = 0;
+  Bytes most = -1;
+  TaskId peak = 0;
+  for (std::size_t task = 0; task < program.tasks.size(); ++task) {
+    alive += change[task];
+    if (alive > most) {
+      most = alive;
+      peak = static_cast<TaskId>(task);
+    }
+  }
+  std::map<Purpose, Bytes> bytes;
+  for (const Object& object : program.objects) {
+    if (object.tier == tier && object.bytes > 0 && program.alive(object, peak)) {
+      bytes[object.purpose] += object.bytes;
+    }
+  }
+  return bytes;
+}
+
+std::string flags_of(const Choices& choices) {
+  const double host = choices.host_fraction;
+  const double all = choices.offload_fraction;
+  std::string flags = "--states ";
+  if (all <= 0) {
+    flags += "resident";
+  } else if (host >= all) {
+    flags += fmt::format("host --offload-fraction {}", all);
+  } else {
+    flags += fmt::format("stream --offload-fraction {}", all);
+    if (host > 0) flags += fmt::format(" --host-fraction {}", host);
+  }
+  return flags +
+         fmt::format(
+             " --recompute {} --activations {} --chunk-parameters {}",
+             choices.recompute_blocks == 0 ? "none" : std::to_string(choices.recompute_blocks),
+             choices.host_inputs == 0 ? "device" : std::to_string(choices.host_inputs),
+             choices.chunk_parameters);
+}
+
+std::string explain(const Plan& plan) {
+  std::array<std::int64_t, 3> parameters{};
+  for (const Chunk& chunk : plan.program.chunks) {
+    parameters[static_cast<std::size_t>(chunk.site)] += chunk.count;
+  }
+  return fmt::format(
+      "Plan: {}\n  {} parameters in {} chunks: {} resident, {} streamed, {} updated by the "
+      "CPU\n{}{}",
+      flags_of(plan.choices), format_count(plan.workload.parameters()), plan.program.chunks.size(),
+      format_count(parameters[0]), format_count(parameters[1]), format_count(parameters[2]),
+      memory_table(plan), cost_table(plan));
+}
+
+namespace {
+
+// What would help, each tried out: the same work with one thing let go.
+std::vector<std::string> remedies(const Plan& closest, const Wishes& wishes) {
+  std::vector<std::string> found;
+  const auto try_out = [&](const Wishes& freer, std::string_view advice) {
+    try {
+      const Plan plan = make_plan(closest.workload, freer, closest.limits, closest.profile);
+      found.push_back(fmt::format("{}: fits with {}", advice, flags_of(plan.choices)));
+    } catch (const Error&) {
+      // Does not help alone; the list says what does.
+    }
+  };
+  const bool states_fixed = wishes.site || wishes.offload_fraction || wishes.host_fraction;
+  Wishes freer = wishes;
+  if (states_fixed) {
+    freer.site.reset();
+    freer.offload_fraction.reset();
+    freer.host_fraction.reset();
+    try_out(freer, "let states leave the device (--states auto)");
+  }
+  if (found.empty() && wishes.recompute_blocks) {
+    freer.recompute_blocks.reset();
+    try_out(freer, "let blocks be recomputed (--recompute auto)");
+  }
+  if (found.empty() && wishes.host_inputs) {
+    freer.host_inputs.reset();
+    try_out(freer, "let block inputs wait in host memory (--activations auto)");
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string explain_refusal(const Plan& closest, const Wishes& wishes) {
+  std::string text = "the work does not fit the limits.\n" + memory_table(closest);
+  for (const Tier tier : {Tier::device, Tier::host}) {
+    const Bytes missing = closest.peak(tier) - closest.limits.of(tier);
+    if (missing <= 0) continue;
+    text += fmt::format(
+        "Missing on the {}: {} ({} bytes); --{}-memory {} would do for this plan.\n", name_of(tier),
+        format_bytes(missing), missing, name_of(tier), closest.peak(tier));
+  }
+  text += fmt::format("Closest plan: {}\nWhat would help:\n", flags_of(closest.choices));
+  for (const std::string& remedy : remedies(closest, wishes)) text += "  - " + remedy + "\n";
+  text += "  - a smaller --micro-batch (with a larger --accumulate) or a shorter --sequence\n";
+  return text + "  - a higher limit, or a smaller model";
+}
+
+}  // namespace ebb::plan

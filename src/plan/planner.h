@@ -1,0 +1,58 @@
+// From limits and wishes to a plan: tries candidates through layout and simulator and keeps the
+// fastest that fits. What the user fixed stays fixed.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "plan/choices.h"
+#include "plan/layout.h"
+#include "plan/profile.h"
+#include "plan/program.h"
+#include "plan/simulator.h"
+
+namespace ebb::plan {
+
+struct Limits {
+  Bytes device = 0;
+  Bytes host = 0;
+  Bytes of(Tier tier) const {
+    return tier == Tier::device ? device : tier == Tier::host ? host : 0;
+  }
+};
+
+// What the user fixed; an empty field is the planner's to choose.
+struct Wishes {
+  std::optional<Site> site;  // of the states that leave the device; resident: none leaves
+  std::optional<double> offload_fraction;
+  std::optional<double> host_fraction;
+  std::optional<std::int64_t> recompute_blocks;
+  std::optional<std::int64_t> host_inputs;
+  std::optional<std::int64_t> chunk_parameters;
+};
+
+struct Plan {
+  Limits limits{};
+  Workload workload{};
+  Choices choices{};
+  Program program{};  // with its waits
+  Layout layout{};
+  Profile profile{};
+  Simulation prediction{};
+
+  // What a tier will hold at most: its arena and what lives beside it.
+  Bytes peak(Tier tier) const {
+    return layout.size_of(tier) + (tier == Tier::host ? workload.host_extra : 0);
+  }
+};
+
+// One plan with these choices, whether it fits the limits or not.
+Plan plan_with(const Workload&, const Choices&, const Limits&, const Profile&);
+bool fits(const Plan&);
+
+// The fastest plan that fits. Throws OutOfBudget, whose text is the table of who needs what, what
+// is missing and what would help.
+Plan make_plan(const Workload&, const Wishes&, const Limits&, const Profile&);
+
+}  // namespace ebb::plan

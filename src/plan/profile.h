@@ -1,0 +1,25 @@
+// What is known of a machine's speeds, for predictions. Rough so far: constants by kind of device.
+#pragma once
+
+#include <string>
+
+#include "plan/program.h"
+
+namespace ebb::plan {
+
+struct Profile {
+  std::string name;
+  double matmul_flops = 0;             // floating-point operations a second
+  double device_bytes_per_second = 0;  // memory traffic of the compute lane
+  double up_bytes_per_second = 0;      // host to device
+  double down_bytes_per_second = 0;
+  double host_bytes_per_second = 0;  // memory traffic of updates by the CPU
+  double task_seconds = 0;           // what starting a task costs
+};
+
+// The cpu device of a machine with so many threads, by rule of thumb.
+Profile rough_cpu_profile(int threads);
+
+double predicted_seconds(const Task&, const Profile&);
+
+}  // namespace ebb::plan

@@ -1,0 +1,22 @@
+// Runs a program on paper: the lanes in order beside each other, every task after what it waits
+// for.
+#pragma once
+
+#include <array>
+
+#include "plan/profile.h"
+#include "plan/program.h"
+
+namespace ebb::plan {
+
+struct Simulation {
+  double step_seconds = 0;                           // in steady state
+  std::array<double, kLanes.size()> busy_seconds{};  // of one step
+  // How long the compute lane stood still for want of each lane, in one step of the steady state.
+  std::array<double, kLanes.size()> exposed_seconds{};
+};
+
+// The program must have its waits (add_waits).
+Simulation simulate(const Program&, const Profile&);
+
+}  // namespace ebb::plan

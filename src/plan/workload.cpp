@@ -1,0 +1,21 @@
+#include "plan/workload.h"
+
+namespace ebb::plan {
+
+std::int64_t Workload::parameters() const {
+  std::int64_t total = 0;
+  for (const Block& block : blocks) total += block.parameters;
+  return total;
+}
+
+Bytes Workload::state_bytes(std::int64_t count) const {
+  Bytes total = 0;
+  for (const Bytes plane : state_planes) total += (plane * count + 63) / 64 * 64;
+  return total;
+}
+
+Bytes Workload::sum_bytes() const {
+  return micro_batches == 1 ? 0 : micro_batches == 2 ? gradient_bytes : 4;
+}
+
+}  // namespace ebb::plan

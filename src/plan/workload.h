@@ -1,0 +1,68 @@
+// What a training step has to do, in numbers: the planner's whole knowledge of a model, a batch and
+// an optimizer. The engine fills it from the code that will run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/words.h"
+
+namespace ebb::plan {
+
+// Work of one task on the compute lane.
+struct Cost {
+  double flops = 0;  // of matrix products
+  double bytes = 0;  // of memory traffic
+  Cost& operator+=(const Cost& other) {
+    flops += other.flops;
+    bytes += other.bytes;
+    return *this;
+  }
+};
+
+// A tensor's place among the parameters of its block.
+struct TensorRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+// A run of layers whose parameters live together: the embedding, one transformer block, the head.
+struct Block {
+  std::string name;
+  std::int64_t parameters = 0;  // the length of its planes, padding included
+  std::vector<TensorRange> tensors;
+  Cost forward;
+  Cost recompute;
+  Cost backward;
+  Bytes saved = 0;  // kept from the forward for the backward, besides the block's input
+  Bytes forward_work = 0;
+  Bytes backward_work = 0;
+};
+
+// Blocks are: the embedding, the transformer blocks, the head, in this order.
+struct Workload {
+  std::vector<Block> blocks;
+  std::int64_t micro_batches = 1;
+  std::int64_t tokens = 0;  // of one micro-batch
+  Bytes batch = 0;          // token ids and targets of one micro-batch
+  Bytes input = 0;          // one block's input for one micro-batch
+  Bytes tied_sum = 0;       // fp32 gradient of a tied embedding, from the head to the embedding
+  Bytes scratch = 0;        // workspace of libraries and kernels
+  Bytes tables = 0;         // constants such as the rotary table
+  Bytes weight_bytes = 2;   // of one parameter
+  Bytes gradient_bytes = 2;
+  std::vector<Bytes> state_planes;  // bytes a parameter of each plane of the state
+  std::int64_t norm_block = 4096;   // the grain of gradient norms; chunks are cut along it
+  // Host memory outside the program: data prepared ahead, staging for checkpoints.
+  Bytes host_extra = 0;
+
+  std::int64_t parameters() const;
+  // A chunk's state as one piece of memory: its planes, each aligned to 64 bytes.
+  Bytes state_bytes(std::int64_t count) const;
+  // What one parameter costs in a gradient sum over the micro-batches; 0 where none is kept. The
+  // sum after the first of two is a gradient itself; from three on it is fp32.
+  Bytes sum_bytes() const;
+};
+
+}  // namespace ebb::plan
