@@ -33,7 +33,7 @@ demo: build
 	@tools/demo.sh
 
 test: build
-	@ctest --preset release --parallel $(JOBS) --progress
+	@tools/run_tests.sh --preset release
 
 bench: build
 	@set -e; for bench in $(BUILD)/bench/*_bench; do \
