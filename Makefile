@@ -21,12 +21,11 @@ deps:
 	@tools/install_deps.sh
 
 # Ninja runs CMake again by itself when a CMake file changes, but does not know of the presets.
-$(BUILD)/build.ninja: CMakePresets.json
+$(BUILD)/build.ninja: CMakePresets.json | deps
 	@cmake --preset release --log-level=NOTICE >/dev/null
 	@touch $@
 
-build: deps
-	@$(MAKE) $(BUILD)/build.ninja
+build: deps $(BUILD)/build.ninja
 	@cmake --build --preset release --parallel $(JOBS)
 
 demo: build
