@@ -5,10 +5,10 @@ install(TARGETS ebb EXPORT ebb-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDI
 install(TARGETS ebb_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY include/ebb DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT ebb-targets NAMESPACE ebb:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)
-configure_package_config_file(cmake/ebb-config.cmake.in ${CMAKE_BINARY_DIR}/ebb-config.cmake
+configure_package_config_file(cmake/ebb-config.cmake.in ${PROJECT_BINARY_DIR}/ebb-config.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/ebb-config-version.cmake
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ebb-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/ebb-config.cmake ${CMAKE_BINARY_DIR}/ebb-config-version.cmake
+install(FILES ${PROJECT_BINARY_DIR}/ebb-config.cmake ${PROJECT_BINARY_DIR}/ebb-config-version.cmake
               ${CMAKE_CURRENT_LIST_DIR}/FindOneDNN.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)

@@ -1,0 +1,52 @@
+# The project's commands; `make help` lists them. What is built is CMake's business.
+SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory
+BUILD := build/release
+JOBS ?= $(shell tools/usable_cores.sh)
+
+.DEFAULT_GOAL := help
+.PHONY: deps build demo test bench lint format clean help
+
+help:
+	@echo "make deps    install what is missing to build Ebb (Debian, Ubuntu)"
+	@echo "make build   build the library, the command and the tests into $(BUILD)"
+	@echo "make demo    train a small model under a memory limit and show what happened"
+	@echo "make test    build, then run every test"
+	@echo "make bench   build, then run every benchmark"
+	@echo "make lint    check layers, sizes, format, public headers and words"
+	@echo "make format  rewrite the C++ files as clang-format wants them"
+	@echo "make clean   remove build/"
+
+deps:
+	@tools/install_deps.sh
+
+# Ninja runs CMake again by itself when a CMake file changes, but does not know of the presets.
+$(BUILD)/build.ninja: CMakePresets.json | deps
+	@cmake --preset release --log-level=NOTICE >/dev/null
+	@touch $@
+
+build: deps $(BUILD)/build.ninja
+	@cmake --build --preset release --parallel $(JOBS)
+
+demo: build
+	@tools/demo.sh
+
+test: build
+	@tools/run_tests.sh --preset release
+
+bench: build
+	@set -e; for bench in $(BUILD)/bench/*_bench; do \
+	  if [ -x "$$bench" ]; then echo "== $${bench##*/}"; "$$bench"; fi; done
+
+lint:
+	@tools/check_layers.py
+	@tools/check_sizes.sh
+	@tools/check_format.sh
+	@tools/check_headers.sh
+	@tools/check_words.sh
+
+format:
+	@tools/check_format.sh --fix
+
+clean:
+	@rm -rf build

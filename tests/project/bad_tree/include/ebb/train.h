@@ -1,0 +1,3 @@
+#include <sys/types.h>  // bad
+
+#include <memory>

@@ -1,0 +1,3 @@
+#include <fmt/format.h>  // bad
+
+#include "base/dtype.h"  // bad

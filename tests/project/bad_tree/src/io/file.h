@@ -1,0 +1,4 @@
+#include <liburing.h>  // bad
+
+#include "base/dtype.h"
+#include "memory/arena.h"  // bad

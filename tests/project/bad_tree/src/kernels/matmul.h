@@ -1,0 +1,3 @@
+#include <oneapi/dnnl/dnnl.hpp>  // bad
+
+#include "memory/arena.h"  // bad

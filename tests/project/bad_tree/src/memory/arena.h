@@ -1,0 +1,3 @@
+#include "base/dtype.h"
+#include "device/stream.h"
+#include "io/file.h"  // bad

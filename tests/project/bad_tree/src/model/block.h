@@ -1,0 +1,2 @@
+#include "kernels/matmul.h"
+#include "optim/update.h"  // bad

@@ -1,0 +1,2 @@
+#include "memory/arena.h"
+#include "model/block.h"  // bad

@@ -1,0 +1,2 @@
+#include "base/dtype.h"
+#include "device/stream.h"  // bad

@@ -1,0 +1,2 @@
+#include "io/file.h"
+#include "memory/arena.h"  // bad
