@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 #include <stdexcept>
+#include <string>
 
 #include "ebb/error.h"
 #include "text/permutation.h"

@@ -2,10 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <latch>
-#include <memory>
 
 #include "counting_source.h"
 #include "ebb/error.h"

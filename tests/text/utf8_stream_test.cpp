@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
+#include <cstdint>
 
 namespace ebb::text {
 namespace {
