@@ -1,0 +1,33 @@
+// The text room: tokenizers, token streams over files, and the batches a training run is fed with.
+// It knows nothing of models or devices; the engine asks it for batches by position and turns the
+// ids of generated tokens back into text with it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ebb::text {
+
+// Text to token ids and back. Immutable, so any thread may call it.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Takes any bytes, valid UTF-8 or not. Never adds the end-of-text token.
+  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+
+  // The bytes of the ids one after another; a single id may be part of a UTF-8 character only (see
+  // Utf8Stream). End of text decodes to nothing. Throws ConfigError for an id that is not in the
+  // vocabulary.
+  virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+
+  // Every id is at least 0 and below this.
+  virtual std::int32_t vocabulary() const = 0;
+  virtual std::int32_t end_of_text() const = 0;
+  virtual std::string name() const = 0;
+};
+
+}  // namespace ebb::text
