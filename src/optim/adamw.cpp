@@ -6,6 +6,7 @@
 #include "optim/require.h"
 
 namespace ebb::optim {
+
 void validate(const AdamW& adamw) {
   // All of these are false for NaN.
   require(adamw.beta1 >= 0 && adamw.beta1 < 1, "--beta1", adamw.beta1, "0 or more, below 1");
