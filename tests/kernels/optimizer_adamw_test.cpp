@@ -13,6 +13,8 @@
 namespace ebb::kernels {
 namespace {
 
+using namespace optimizer_cases;
+
 struct Shape {
   DType weight_type = DType::bf16;
   DType gradient_type = DType::bf16;

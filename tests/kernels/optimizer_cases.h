@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "hwy/targets.h"
 
-namespace ebb::kernels {
+namespace ebb::kernels::optimizer_cases {
 
 // Sends every later dispatch to one instruction set, until it goes out of scope.
 class OnlyTarget {
@@ -109,4 +109,4 @@ class Array {
   std::vector<std::byte> bytes_;
 };
 
-}  // namespace ebb::kernels
+}  // namespace ebb::kernels::optimizer_cases

@@ -8,6 +8,8 @@
 namespace ebb::kernels {
 namespace {
 
+using namespace optimizer_cases;
+
 std::string difference(const Array& expected, const Array& found) {
   for (std::int64_t i = 0; i < expected.whole(); ++i) {
     if (same_number(expected.at(i), found.at(i))) continue;
@@ -30,14 +32,14 @@ std::string about(std::int64_t target, int threads, DType a, DType b, std::int64
                      hwy::TargetName(target), threads, name_of(a), name_of(b), count);
 }
 
-class Gradients : public testing::TestWithParam<int> {
+class OptimizerGradients : public testing::TestWithParam<int> {
  protected:
   ThreadPool pool_{GetParam()};
   CpuOptimizerOps cpu_{pool_};
   ReferenceOptimizerOps reference_;
 };
 
-TEST_P(Gradients, SumsEqualTheReference) {
+TEST_P(OptimizerGradients, SumsEqualTheReference) {
   for (const DType type : {DType::bf16, DType::f32}) {
     for (const std::int64_t count : sizes()) {
       const auto seed = static_cast<std::uint64_t>(count);
@@ -58,7 +60,7 @@ TEST_P(Gradients, SumsEqualTheReference) {
   }
 }
 
-TEST_P(Gradients, FinishedGradientsEqualTheReference) {
+TEST_P(OptimizerGradients, FinishedGradientsEqualTheReference) {
   for (const DType type : {DType::bf16, DType::f32}) {
     for (const DType sum_type : {DType::bf16, DType::f32}) {
       for (const std::int64_t count : sizes()) {
@@ -81,7 +83,7 @@ TEST_P(Gradients, FinishedGradientsEqualTheReference) {
   }
 }
 
-TEST_P(Gradients, SquareSumsEqualTheReference) {
+TEST_P(OptimizerGradients, SquareSumsEqualTheReference) {
   for (const DType type : {DType::bf16, DType::f32}) {
     for (const std::int64_t count : sizes()) {
       Array gradient(type, count, count % 5);
@@ -117,7 +119,7 @@ TEST_P(Gradients, SquareSumsEqualTheReference) {
 }
 
 // The promise: partials belong to blocks of a tensor, so any cut between blocks gives the same.
-TEST_P(Gradients, CuttingBetweenBlocksChangesNoPartial) {
+TEST_P(OptimizerGradients, CuttingBetweenBlocksChangesNoPartial) {
   const std::int64_t count = 21 * kNormBlock + 1234;
   Array gradient(DType::bf16, count, 0);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -136,7 +138,7 @@ TEST_P(Gradients, CuttingBetweenBlocksChangesNoPartial) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, Gradients, testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Threads, OptimizerGradients, testing::Values(1, 2, 3));
 
 // The order by another road: one sum after the other, then the tree written out.
 TEST(ReferenceSquareSums, AddsInTheWrittenOrder) {
@@ -159,7 +161,7 @@ TEST(ReferenceSquareSums, AddsInTheWrittenOrder) {
   EXPECT_EQ(expected, found) << "seed 5";
 }
 
-TEST(ReferenceGradients, RoundOnceToNearestEven) {
+TEST(ReferenceOptimizerGradients, RoundOnceToNearestEven) {
   const float sum[] = {1.0f, 1.0f, 3e38f};
   bf16 gradient[] = {{0x3b80}, {0x3c40}, {0x7f7f}};  // 2^-8, 3 * 2^-8, the largest
   ReferenceOptimizerOps().finish_gradient(gradient, DType::bf16, sum, DType::f32, 3);

@@ -17,6 +17,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
+namespace {  // other files have their own load() and store() in this namespace
 
 #if HWY_NATIVE_FMA && HWY_HAVE_FLOAT64 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 
@@ -293,6 +294,7 @@ void square_sums_piece(double* partials, const void* gradient, DType type, std::
 
 #endif
 
+}  // namespace
 }  // namespace ebb::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
