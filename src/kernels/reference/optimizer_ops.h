@@ -1,0 +1,20 @@
+// The specification of the optimizer's arithmetic: one element after the other, in the order that
+// kernels/optimizer_ops.h writes down. Everything faster is compared with it bit by bit. It has no
+// state: any thread may call it, on memory that no other call touches.
+#pragma once
+
+#include "kernels/optimizer_ops.h"
+
+namespace ebb::kernels {
+
+class ReferenceOptimizerOps final : public OptimizerOps {
+ public:
+  void adamw(const StateSpan& span, const AdamWStep& step, const StepScale* scale) override;
+  void add_gradient(float* sum, const void* gradient, DType gradient_type,
+                    std::int64_t count) override;
+  void finish_gradient(void* gradient, DType gradient_type, const void* sum, DType sum_type,
+                       std::int64_t count) override;
+  void square_sums(double* partials, const void* gradient, DType type, std::int64_t count) override;
+};
+
+}  // namespace ebb::kernels

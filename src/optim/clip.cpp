@@ -1,0 +1,29 @@
+#include "optim/clip.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ebb::optim {
+
+Norm global_norm(std::span<const std::span<const double>> partials, double clip) {
+  Norm norm;
+  double total = 0;
+  std::int64_t tensor = 0;
+  for (const std::span<const double> blocks : partials) {
+    double sum = 0;
+    for (const double partial : blocks) sum += partial;
+    total += sum;
+    // Once the total is not finite it stays so: the first to spoil it is the one to name.
+    if (norm.first_bad_tensor < 0 && !std::isfinite(total)) norm.first_bad_tensor = tensor;
+    ++tensor;
+  }
+  norm.value = std::sqrt(total);
+  if (norm.first_bad_tensor >= 0) {
+    norm.scale.apply = 0;
+  } else if (clip > 0) {
+    norm.scale.gradient_scale = static_cast<float>(std::min(1.0, clip / (norm.value + 1e-6)));
+  }
+  return norm;
+}
+
+}  // namespace ebb::optim

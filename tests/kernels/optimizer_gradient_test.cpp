@@ -1,0 +1,174 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/optimizer_ops.h"
+#include "kernels/reference/optimizer_ops.h"
+#include "optimizer_cases.h"
+
+namespace ebb::kernels {
+namespace {
+
+using namespace optimizer_cases;
+
+std::string difference(const Array& expected, const Array& found) {
+  for (std::int64_t i = 0; i < expected.whole(); ++i) {
+    if (same_number(expected.at(i), found.at(i))) continue;
+    return fmt::format("element {} of the guarded array: expected {} ({:08x}), found {} ({:08x})",
+                       i, expected.at(i), std::bit_cast<std::uint32_t>(expected.at(i)), found.at(i),
+                       std::bit_cast<std::uint32_t>(found.at(i)));
+  }
+  return "";
+}
+
+std::vector<std::int64_t> sizes() {
+  std::vector<std::int64_t> result;
+  for (std::int64_t count = 0; count <= 129; ++count) result.push_back(count);
+  for (const std::int64_t prime : {4093, 4099, 32771, 131101}) result.push_back(prime);
+  return result;
+}
+
+std::string about(std::int64_t target, int threads, DType a, DType b, std::int64_t count) {
+  return fmt::format("{}, {} threads, {} and {}, {} elements, seed = elements",
+                     hwy::TargetName(target), threads, name_of(a), name_of(b), count);
+}
+
+class OptimizerGradients : public testing::TestWithParam<int> {
+ protected:
+  ThreadPool pool_{GetParam()};
+  CpuOptimizerOps cpu_{pool_};
+  ReferenceOptimizerOps reference_;
+};
+
+TEST_P(OptimizerGradients, SumsEqualTheReference) {
+  for (const DType type : {DType::bf16, DType::f32}) {
+    for (const std::int64_t count : sizes()) {
+      const auto seed = static_cast<std::uint64_t>(count);
+      Array gradient(type, count, count % 5);
+      gradient.fill(seed, 1, 1.0);
+      Array start(DType::f32, count, count % 3);
+      start.fill(seed, 2, 1.0);
+      Array expected = start;
+      reference_.add_gradient(expected.as<float>(), gradient.data(), type, count);
+      for (const std::int64_t target : targets()) {
+        const OnlyTarget only(target);
+        Array found = start;
+        cpu_.add_gradient(found.as<float>(), gradient.data(), type, count);
+        ASSERT_EQ(difference(expected, found), "")
+            << about(target, GetParam(), DType::f32, type, count);
+      }
+    }
+  }
+}
+
+TEST_P(OptimizerGradients, FinishedGradientsEqualTheReference) {
+  for (const DType type : {DType::bf16, DType::f32}) {
+    for (const DType sum_type : {DType::bf16, DType::f32}) {
+      for (const std::int64_t count : sizes()) {
+        const auto seed = static_cast<std::uint64_t>(count);
+        Array sum(sum_type, count, count % 5);
+        sum.fill(seed, 1, 1.0);
+        Array start(type, count, count % 3);
+        start.fill(seed, 2, 1.0);
+        Array expected = start;
+        reference_.finish_gradient(expected.data(), type, sum.data(), sum_type, count);
+        for (const std::int64_t target : targets()) {
+          const OnlyTarget only(target);
+          Array found = start;
+          cpu_.finish_gradient(found.data(), type, sum.data(), sum_type, count);
+          ASSERT_EQ(difference(expected, found), "")
+              << about(target, GetParam(), type, sum_type, count);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OptimizerGradients, SquareSumsEqualTheReference) {
+  for (const DType type : {DType::bf16, DType::f32}) {
+    for (const std::int64_t count : sizes()) {
+      Array gradient(type, count, count % 5);
+      gradient.fill(static_cast<std::uint64_t>(count), 1, 1.0);
+      // Finite ones too: a single NaN would hide all else of its block.
+      Array tame(type, count, count % 5);
+      const CounterRng rng(static_cast<std::uint64_t>(count), 2);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto value = static_cast<float>(rng.normal(static_cast<std::uint64_t>(i)));
+        if (type == DType::f32) {
+          tame.as<float>()[i] = value;
+        } else {
+          tame.as<bf16>()[i] = to_bf16(value);
+        }
+      }
+      for (Array* values : {&gradient, &tame}) {
+        const auto blocks = static_cast<std::size_t>(norm_blocks(count));
+        std::vector<double> expected(blocks + 1, -1.0);
+        reference_.square_sums(expected.data(), values->data(), type, count);
+        for (const std::int64_t target : targets()) {
+          const OnlyTarget only(target);
+          std::vector<double> found(blocks + 1, -1.0);
+          cpu_.square_sums(found.data(), values->data(), type, count);
+          for (std::size_t i = 0; i <= blocks; ++i) {
+            ASSERT_TRUE(same_number(expected[i], found[i]))
+                << about(target, GetParam(), type, type, count) << ": partial " << i
+                << ": expected " << expected[i] << ", found " << found[i];
+          }
+        }
+      }
+    }
+  }
+}
+
+// The promise: partials belong to blocks of a tensor, so any cut between blocks gives the same.
+TEST_P(OptimizerGradients, CuttingBetweenBlocksChangesNoPartial) {
+  const std::int64_t count = 21 * kNormBlock + 1234;
+  Array gradient(DType::bf16, count, 0);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const CounterRng rng(11, 1);
+    gradient.as<bf16>()[i] = to_bf16(static_cast<float>(rng.normal(static_cast<std::uint64_t>(i))));
+  }
+  std::vector<double> whole(static_cast<std::size_t>(norm_blocks(count)));
+  cpu_.square_sums(whole.data(), gradient.data(), DType::bf16, count);
+  for (const std::int64_t blocks : {1, 2, 5, 9, 20}) {
+    std::vector<double> cut(whole.size());
+    for (std::int64_t start = 0; start < count; start += blocks * kNormBlock) {
+      cpu_.square_sums(cut.data() + start / kNormBlock, gradient.as<bf16>() + start, DType::bf16,
+                       std::min(blocks * kNormBlock, count - start));
+    }
+    EXPECT_EQ(whole, cut) << "cut every " << blocks << " blocks, seed 11";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, OptimizerGradients, testing::Values(1, 2, 3));
+
+// The order by another road: one sum after the other, then the tree written out.
+TEST(ReferenceSquareSums, AddsInTheWrittenOrder) {
+  std::vector<float> values(3001);
+  const CounterRng rng(5, 1);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(std::exp(8 * rng.normal(i)));
+  }
+  double s[16];
+  for (std::size_t lane = 0; lane < 16; ++lane) {
+    s[lane] = 0;
+    for (std::size_t j = lane; j < values.size(); j += 16) {
+      s[lane] += static_cast<double>(values[j]) * static_cast<double>(values[j]);
+    }
+  }
+  const auto four = [&](int l) { return (s[l] + s[l + 8]) + (s[l + 4] + s[l + 12]); };
+  const double expected = (four(0) + four(2)) + (four(1) + four(3));
+  double found = 0;
+  ReferenceOptimizerOps().square_sums(&found, values.data(), DType::f32, 3001);
+  EXPECT_EQ(expected, found) << "seed 5";
+}
+
+TEST(ReferenceOptimizerGradients, RoundOnceToNearestEven) {
+  const float sum[] = {1.0f, 1.0f, 3e38f};
+  bf16 gradient[] = {{0x3b80}, {0x3c40}, {0x7f7f}};  // 2^-8, 3 * 2^-8, the largest
+  ReferenceOptimizerOps().finish_gradient(gradient, DType::bf16, sum, DType::f32, 3);
+  EXPECT_EQ(gradient[0].bits, 0x3f80);  // halfway: down to even
+  EXPECT_EQ(gradient[1].bits, 0x3f82);  // halfway: up to even
+  EXPECT_EQ(gradient[2].bits, 0x7f80);
+}
+
+}  // namespace
+}  // namespace ebb::kernels
