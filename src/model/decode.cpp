@@ -8,7 +8,7 @@ using kernels::View;
 
 void Decoder::decode(ModelOps& ops, const std::byte* weights, const float* tables,
                      const std::byte* input, std::byte* output, std::int64_t count, KvCache cache,
-                     Carver work) const {
+                     Carver& work) const {
   const std::int64_t hidden = config_.hidden;
   const std::int64_t q = config_.query_width();
   const std::int64_t kv = config_.kv_width();
@@ -49,7 +49,7 @@ void Decoder::decode(ModelOps& ops, const std::byte* weights, const float* table
 }
 
 void Decoder::logits(ModelOps& ops, const std::byte* head_weights, const std::byte* embedding,
-                     const std::byte* input, std::int64_t count, float* out, Carver work) const {
+                     const std::byte* input, std::int64_t count, float* out, Carver& work) const {
   const std::int64_t hidden = config_.hidden;
   const std::byte* norm_weight =
       at(head_weights, config_.tied ? 0 : block_length(config_.vocabulary * hidden));

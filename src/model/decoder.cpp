@@ -16,11 +16,6 @@ View columns(View view, std::int64_t first, std::int64_t count) {
   view.cols = count;
   return view;
 }
-ConstView columns(ConstView view, std::int64_t first, std::int64_t count) {
-  view.data = static_cast<const std::byte*>(view.data) + first * size_of(view.type);
-  view.cols = count;
-  return view;
-}
 
 template <class V>
 V rows_of(V view, std::int64_t first, std::int64_t count) {
@@ -165,8 +160,8 @@ void Decoder::embed(ModelOps& ops, const std::byte* weights, std::span<const std
 }
 
 void Decoder::forward(ModelOps& ops, const std::byte* weights, const float* tables,
-                      const std::byte* input, std::byte* output, Carver saved_memory,
-                      Carver work) const {
+                      const std::byte* input, std::byte* output, Carver& saved_memory,
+                      Carver& work) const {
   const std::int64_t tokens = shape_.tokens();
   const Saved saved = carve_saved(saved_memory);
   const ConstView x = activation(input, tokens, config_.hidden);
@@ -197,7 +192,7 @@ void Decoder::forward(ModelOps& ops, const std::byte* weights, const float* tabl
 }
 
 void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* input,
-                   std::span<const std::int32_t> targets, std::byte* residual, Carver work) const {
+                   std::span<const std::int32_t> targets, std::byte* residual, Carver& work) const {
   const std::int64_t tokens = shape_.tokens();
   const std::int64_t hidden = config_.hidden;
   const std::int64_t vocabulary = config_.vocabulary;
@@ -242,8 +237,8 @@ void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* inp
   if (!config_.tied) ops.convert(gradient(memory.gradient, 0, vocabulary, hidden), sum);
 }
 
-void Decoder::backward(ModelOps& ops, const BackwardMemory& memory, Carver saved_memory,
-                       Carver work) const {
+void Decoder::backward(ModelOps& ops, const BackwardMemory& memory, Carver& saved_memory,
+                       Carver& work) const {
   const std::int64_t tokens = shape_.tokens();
   const std::int64_t hidden = config_.hidden;
   const std::int64_t width = config_.intermediate;
@@ -327,7 +322,7 @@ void Decoder::backward(ModelOps& ops, const BackwardMemory& memory, Carver saved
 
 void Decoder::embed_backward(ModelOps& ops, std::span<const std::int32_t> ids,
                              const std::byte* residual, std::byte* tied_sum,
-                             std::byte* gradient_data, Carver work) const {
+                             std::byte* gradient_data, Carver& work) const {
   const Bytes sum_bytes = config_.vocabulary * config_.hidden * 4;
   std::byte* sum_data = config_.tied ? tied_sum : work.take(sum_bytes);
   if (!config_.tied) ops.fill_zero(sum_data, sum_bytes);

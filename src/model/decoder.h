@@ -73,20 +73,20 @@ class Decoder {
              std::byte* output) const;
   // With output null, only what the backward needs is computed again.
   void forward(ModelOps&, const std::byte* weights, const float* tables, const std::byte* input,
-               std::byte* output, Carver saved, Carver work) const;
+               std::byte* output, Carver& saved, Carver& work) const;
   // Loss and gradient of the loss at once, in slices of tokens; writes residual whole.
   void head(ModelOps&, const HeadMemory&, const std::byte* input,
-            std::span<const std::int32_t> targets, std::byte* residual, Carver work) const;
-  void backward(ModelOps&, const BackwardMemory&, Carver saved, Carver work) const;
+            std::span<const std::int32_t> targets, std::byte* residual, Carver& work) const;
+  void backward(ModelOps&, const BackwardMemory&, Carver& saved, Carver& work) const;
   void embed_backward(ModelOps&, std::span<const std::int32_t> ids, const std::byte* residual,
-                      std::byte* tied_sum, std::byte* gradient, Carver work) const;
+                      std::byte* tied_sum, std::byte* gradient, Carver& work) const;
 
   // Generation: `count` new tokens of one sequence, which go into the cache.
   void decode(ModelOps&, const std::byte* weights, const float* tables, const std::byte* input,
-              std::byte* output, std::int64_t count, KvCache cache, Carver work) const;
+              std::byte* output, std::int64_t count, KvCache cache, Carver& work) const;
   // Logits (fp32) of the last of `count` tokens.
   void logits(ModelOps&, const std::byte* head_weights, const std::byte* embedding,
-              const std::byte* input, std::int64_t count, float* out, Carver work) const;
+              const std::byte* input, std::int64_t count, float* out, Carver& work) const;
 
  private:
   struct Saved;

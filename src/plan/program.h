@@ -128,10 +128,23 @@ struct Task {
   }
 };
 
+// Where things live from step to step, for whoever loads, saves or feeds them between steps.
+struct Homes {
+  std::vector<ObjectId> weights;       // by block, on the device
+  std::vector<ObjectId> states;        // by chunk, on the device or the host
+  std::vector<ObjectId> host_weights;  // by chunk; -1 where the CPU keeps no copy
+  std::vector<ObjectId> host_batches;  // by micro-batch
+  std::vector<ObjectId> caches;        // by transformer block, for generation
+  ObjectId scratch = -1;
+  ObjectId tables = -1;
+  ObjectId host_report = -1;
+};
+
 struct Program {
   std::vector<Object> objects;
   std::vector<Task> tasks;
   std::vector<Chunk> chunks;
+  Homes homes;
 
   // Sets the first and last task of every object.
   void find_lifetimes();

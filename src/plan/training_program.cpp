@@ -78,12 +78,12 @@ class TrainingBuilder {
 
   void make_persistent_objects() {
     for (int b = 0; b < static_cast<int>(work_.blocks.size()); ++b) {
-      weights_.push_back(
+      homes_.weights.push_back(
           persistent(Tier::device, Purpose::weights, block(b).parameters * work_.weight_bytes,
                      block(b).name + " weights", static_cast<int>(cells_[at(b)].size())));
     }
-    scratch_ = persistent(Tier::device, Purpose::workspace, work_.scratch, "scratch");
-    tables_ = persistent(Tier::device, Purpose::workspace, work_.tables, "tables");
+    homes_.scratch = persistent(Tier::device, Purpose::workspace, work_.scratch, "scratch");
+    homes_.tables = persistent(Tier::device, Purpose::workspace, work_.tables, "tables");
     std::int64_t squares = 0;
     for (const Block& b : work_.blocks) {
       for (const TensorRange& tensor : b.tensors) {
@@ -93,11 +93,11 @@ class TrainingBuilder {
     report_bytes_ = 8 * (work_.micro_batches + squares);
     report_ = persistent(Tier::device, Purpose::workspace, report_bytes_, "report");
     scale_ = persistent(Tier::device, Purpose::workspace, 8, "scale");
-    host_report_ = persistent(Tier::host, Purpose::workspace, report_bytes_, "report");
+    homes_.host_report = persistent(Tier::host, Purpose::workspace, report_bytes_, "report");
     host_squares_ = persistent(Tier::host, Purpose::workspace, report_bytes_, "host squares");
     host_scale_ = persistent(Tier::host, Purpose::workspace, 8, "scale");
     for (int m = 0; m < work_.micro_batches; ++m) {
-      host_batches_.push_back(
+      homes_.host_batches.push_back(
           persistent(Tier::host, Purpose::batch, work_.batch, fmt::format("batch {}", m)));
     }
     for (int c = 0; c < static_cast<int>(program_.chunks.size()); ++c) make_chunk_objects(c);
@@ -108,22 +108,22 @@ class TrainingBuilder {
   void make_chunk_objects(int c) {
     const Bytes bytes = work_.state_bytes(chunk(c).count);
     const bool on_device = chunk(c).site == Site::resident;
-    states_.push_back(persistent(on_device ? Tier::device : Tier::host, Purpose::states, bytes,
-                                 fmt::format("chunk {} state", c)));
-    host_weights_.push_back(chunk(c).site == Site::host
-                                ? persistent(Tier::host, Purpose::weights,
-                                             chunk(c).count * work_.weight_bytes,
-                                             fmt::format("chunk {} weights", c))
-                                : -1);
+    homes_.states.push_back(persistent(on_device ? Tier::device : Tier::host, Purpose::states,
+                                       bytes, fmt::format("chunk {} state", c)));
+    homes_.host_weights.push_back(chunk(c).site == Site::host
+                                      ? persistent(Tier::host, Purpose::weights,
+                                                   chunk(c).count * work_.weight_bytes,
+                                                   fmt::format("chunk {} weights", c))
+                                      : -1);
     host_sums_.push_back(-1);
     host_gradients_.push_back(-1);
   }
 
   void forward_pass(int micro) {
     batch_ = object(Tier::device, Purpose::batch, work_.batch, fmt::format("batch {}", micro));
-    Task& load =
-        task(Op::load_batch, Lane::compute,
-             {reads(Role::host_batch, host_batches_[at(micro)]), writes(Role::batch, batch_)});
+    Task& load = task(
+        Op::load_batch, Lane::compute,
+        {reads(Role::host_batch, homes_.host_batches[at(micro)]), writes(Role::batch, batch_)});
     load.micro = micro;
     load.moved = work_.batch;
     inputs_.assign(at(layers_ + 1), -1);
@@ -131,7 +131,7 @@ class TrainingBuilder {
     saved_.assign(at(layers_ + 1), -1);
     inputs_[0] = new_input(0);
     Task& embed = task(Op::embed, Lane::compute,
-                       {reads(Role::weights, weights_[0]), reads(Role::batch, batch_),
+                       {reads(Role::weights, homes_.weights[0]), reads(Role::batch, batch_),
                         writes(Role::output, inputs_[0]),
                         writes(Role::work, work_object(0, block(0).forward_work))});
     embed.micro = micro;
@@ -157,11 +157,12 @@ class TrainingBuilder {
     const int b = layer + 1;
     const ObjectId saved = object(Tier::device, Purpose::activations, block(b).saved,
                                   fmt::format("{} saved", block(b).name));
-    Task& run = task(op, Lane::compute,
-                     {reads(Role::weights, weights_[at(b)]), reads(Role::input, inputs_[at(layer)]),
-                      reads(Role::tables, tables_), writes(Role::output, output),
-                      writes(Role::saved, saved), writes(Role::scratch, scratch_),
-                      writes(Role::work, work_object(b, block(b).forward_work))});
+    Task& run =
+        task(op, Lane::compute,
+             {reads(Role::weights, homes_.weights[at(b)]), reads(Role::input, inputs_[at(layer)]),
+              reads(Role::tables, homes_.tables), writes(Role::output, output),
+              writes(Role::saved, saved), writes(Role::scratch, homes_.scratch),
+              writes(Role::work, work_object(b, block(b).forward_work))});
     run.block = b;
     run.micro = micro;
     run.cost = op == Op::forward ? block(b).forward : block(b).recompute;
@@ -200,12 +201,13 @@ class TrainingBuilder {
         saved_[at(layer)] = run_block(Op::recompute, layer, micro, -1);
       }
       gradients_[at(b)] = new_gradient(b, micro);
-      Task& back = task(Op::backward, Lane::compute,
-                        {reads(Role::weights, weights_[at(b)]),
-                         reads(Role::input, inputs_[at(layer)]), reads(Role::tables, tables_),
-                         writes(Role::saved, saved_[at(layer)]), writes(Role::residual, residual_),
-                         writes(Role::gradient, gradients_[at(b)]), writes(Role::scratch, scratch_),
-                         writes(Role::work, work_object(b, block(b).backward_work))});
+      Task& back =
+          task(Op::backward, Lane::compute,
+               {reads(Role::weights, homes_.weights[at(b)]), reads(Role::input, inputs_[at(layer)]),
+                reads(Role::tables, homes_.tables), writes(Role::saved, saved_[at(layer)]),
+                writes(Role::residual, residual_), writes(Role::gradient, gradients_[at(b)]),
+                writes(Role::scratch, homes_.scratch),
+                writes(Role::work, work_object(b, block(b).backward_work))});
       back.block = b;
       back.micro = micro;
       back.cost = block(b).backward;
@@ -229,12 +231,12 @@ class TrainingBuilder {
     gradients_[at(head())] = new_gradient(head(), micro);
     const bool tied = work_.tied_sum > 0;
     Task& run = task(Op::head, Lane::compute,
-                     {reads(Role::weights, weights_[at(head())]),
-                      reads(Role::head_weights, tied ? weights_[0] : -1),
+                     {reads(Role::weights, homes_.weights[at(head())]),
+                      reads(Role::head_weights, tied ? homes_.weights[0] : -1),
                       reads(Role::input, inputs_[at(layers_)]), reads(Role::batch, batch_),
                       writes(Role::residual, residual_), writes(Role::tied_sum, tied_sum_),
                       writes(Role::gradient, gradients_[at(head())]), writes(Role::report, report_),
-                      writes(Role::scratch, scratch_),
+                      writes(Role::scratch, homes_.scratch),
                       writes(Role::work, work_object(head(), block(head()).backward_work))});
     run.block = head();
     run.micro = micro;
@@ -311,13 +313,14 @@ class TrainingBuilder {
   // The report and the scale ride on the compute lane: they are small, and the copy lanes' queues
   // are long just then.
   void decide_scale() {
-    Task& gather = task(Op::gather_report, Lane::compute,
-                        {reads(Role::report, report_), writes(Role::host_report, host_report_)});
+    Task& gather =
+        task(Op::gather_report, Lane::compute,
+             {reads(Role::report, report_), writes(Role::host_report, homes_.host_report)});
     gather.moved = report_bytes_;
     Task& norm =
         task(Op::norm, Lane::host,
-             {reads(Role::host_report, host_report_), reads(Role::host_squares, host_squares_),
-              writes(Role::host_scale, host_scale_)});
+             {reads(Role::host_report, homes_.host_report),
+              reads(Role::host_squares, host_squares_), writes(Role::host_scale, host_scale_)});
     norm.moved = 2 * report_bytes_;
     Task& spread = task(Op::spread_scale, Lane::compute,
                         {reads(Role::host_scale, host_scale_), writes(Role::scale, scale_)});
@@ -342,18 +345,19 @@ class TrainingBuilder {
     const bool streamed = chunk(c).site == Site::stream;
     const ObjectId state = streamed ? object(Tier::device, Purpose::states, state_bytes,
                                              fmt::format("chunk {} state", c), End::high)
-                                    : states_[at(c)];
+                                    : homes_.states[at(c)];
     if (streamed) {
-      Task fetch{.op = Op::fetch_state,
-                 .lane = Lane::up,
-                 .block = chunk(c).block,
-                 .chunk = c,
-                 .moved = state_bytes,
-                 .uses = {reads(Role::host_state, states_[at(c)]), writes(Role::state, state)}};
+      Task fetch{
+          .op = Op::fetch_state,
+          .lane = Lane::up,
+          .block = chunk(c).block,
+          .chunk = c,
+          .moved = state_bytes,
+          .uses = {reads(Role::host_state, homes_.states[at(c)]), writes(Role::state, state)}};
       fetches_.push_back({std::move(fetch), static_cast<TaskId>(program_.tasks.size())});
     }
     Task& update = task(Op::update, Lane::compute,
-                        {writes(Role::weights, weights_[at(chunk(c).block)], chunk(c).cell),
+                        {writes(Role::weights, homes_.weights[at(chunk(c).block)], chunk(c).cell),
                          reads(Role::gradient, gradients_[at(chunk(c).block)], chunk(c).cell),
                          writes(Role::state, state), reads(Role::scale, scale_)});
     update.block = chunk(c).block;
@@ -363,7 +367,7 @@ class TrainingBuilder {
                             chunk(c).count * work_.gradient_bytes);
     if (!streamed) return;
     Task& send = task(Op::send_state, Lane::down,
-                      {reads(Role::state, state), writes(Role::host_state, states_[at(c)])});
+                      {reads(Role::state, state), writes(Role::host_state, homes_.states[at(c)])});
     send.block = chunk(c).block;
     send.chunk = c;
     send.moved = state_bytes;
@@ -371,18 +375,18 @@ class TrainingBuilder {
 
   void update_on_host(int c) {
     const Bytes weight_bytes = chunk(c).count * work_.weight_bytes;
-    Task& update = task(
-        Op::host_update, Lane::host,
-        {reads(Role::host_gradient, host_gradients_[at(c)]),
-         writes(Role::host_state, states_[at(c)]), writes(Role::host_weights, host_weights_[at(c)]),
-         reads(Role::host_scale, host_scale_)});
+    Task& update = task(Op::host_update, Lane::host,
+                        {reads(Role::host_gradient, host_gradients_[at(c)]),
+                         writes(Role::host_state, homes_.states[at(c)]),
+                         writes(Role::host_weights, homes_.host_weights[at(c)]),
+                         reads(Role::host_scale, host_scale_)});
     update.block = chunk(c).block;
     update.chunk = c;
     update.moved = 2 * (work_.state_bytes(chunk(c).count) + weight_bytes) +
                    chunk(c).count * work_.gradient_bytes;
     Task& send = task(Op::send_weight, Lane::up,
-                      {reads(Role::host_weights, host_weights_[at(c)]),
-                       writes(Role::weights, weights_[at(chunk(c).block)], chunk(c).cell)});
+                      {reads(Role::host_weights, homes_.host_weights[at(c)]),
+                       writes(Role::weights, homes_.weights[at(chunk(c).block)], chunk(c).cell)});
     send.block = chunk(c).block;
     send.chunk = c;
     send.moved = weight_bytes;
@@ -392,15 +396,14 @@ class TrainingBuilder {
   const Choices& choices_;
   const int layers_;
   Program program_;
+  Homes& homes_ = program_.homes;
   std::vector<std::vector<int>> cells_;  // the chunks of each block
   std::vector<Fetch> fetches_;
 
   Bytes report_bytes_ = 0;
-  ObjectId scratch_ = -1, tables_ = -1, report_ = -1, scale_ = -1;
-  ObjectId host_report_ = -1, host_squares_ = -1, host_scale_ = -1;
-  std::vector<ObjectId> weights_, sums_, gradients_;                          // by block
-  std::vector<ObjectId> states_, host_weights_, host_sums_, host_gradients_;  // by chunk
-  std::vector<ObjectId> host_batches_;                                        // by micro-batch
+  ObjectId report_ = -1, scale_ = -1, host_squares_ = -1, host_scale_ = -1;
+  std::vector<ObjectId> sums_, gradients_;            // by block
+  std::vector<ObjectId> host_sums_, host_gradients_;  // by chunk
   // Of the micro-batch that is being built:
   std::vector<ObjectId> inputs_, host_inputs_, saved_;  // by layer
   ObjectId batch_ = -1, residual_ = -1, tied_sum_ = -1;

@@ -58,7 +58,7 @@ struct Workload {
   Bytes host_extra = 0;
 
   std::int64_t parameters() const;
-  // A chunk's state as one piece of memory: its planes, each aligned to 64 bytes.
+  // A chunk's state as one piece of memory: its planes, each starting at a multiple of 64 bytes.
   Bytes state_bytes(std::int64_t count) const;
   // What one parameter costs in a gradient sum over the micro-batches; 0 where none is kept. The
   // sum after the first of two is a gradient itself; from three on it is fp32.

@@ -1,0 +1,61 @@
+#include "device/cpu/cpu_device.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "device/cpu/cpu_stream.h"
+#include "ebb/error.h"
+
+namespace ebb::device {
+namespace {
+
+// Pages straight from the system: the exact size, zero at first, given back at once.
+class MappedBuffer final : public Buffer {
+ public:
+  MappedBuffer(Bytes bytes, std::string_view what) {
+    bytes_ = bytes;
+    if (bytes == 0) return;
+    void* at = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+      throw DeviceError(fmt::format("cannot map {} ({} bytes) of {} memory: {}",
+                                    format_bytes(bytes), bytes, what, std::strerror(errno)));
+    }
+    data_ = static_cast<std::byte*>(at);
+    ::madvise(at, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // a wish; refusal is fine
+  }
+  ~MappedBuffer() override {
+    if (data_ != nullptr) ::munmap(data_, static_cast<std::size_t>(bytes_));
+  }
+  MappedBuffer(const MappedBuffer&) = delete;
+  MappedBuffer& operator=(const MappedBuffer&) = delete;
+};
+
+}  // namespace
+
+std::string CpuDevice::name() const { return "the machine's processors"; }
+
+// Both tiers are carved from the same memory: half each.
+Bytes CpuDevice::device_memory() const {
+  return static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE) / 2;
+}
+Bytes CpuDevice::host_memory() const { return device_memory(); }
+
+std::unique_ptr<Stream> CpuDevice::create_stream(std::string name) {
+  return std::make_unique<CpuStream>(std::move(name));
+}
+std::unique_ptr<Event> CpuDevice::create_event() { return std::make_unique<CpuEvent>(); }
+
+std::unique_ptr<Buffer> CpuDevice::allocate_device(Bytes bytes) {
+  return std::make_unique<MappedBuffer>(bytes, "device");
+}
+std::unique_ptr<Buffer> CpuDevice::allocate_host(Bytes bytes) {
+  return std::make_unique<MappedBuffer>(bytes, "host");
+}
+
+}  // namespace ebb::device

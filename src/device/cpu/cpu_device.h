@@ -1,0 +1,21 @@
+// The machine's processors as a device: device memory is an arena of the size the user states,
+// lanes are threads. The way to train without a GPU, and the way all of the engine is tested.
+#pragma once
+
+#include "device/device.h"
+
+namespace ebb::device {
+
+class CpuDevice final : public Device {
+ public:
+  std::string kind() const override { return "cpu"; }
+  std::string name() const override;
+  Bytes device_memory() const override;
+  Bytes host_memory() const override;
+  std::unique_ptr<Stream> create_stream(std::string name) override;
+  std::unique_ptr<Event> create_event() override;
+  std::unique_ptr<Buffer> allocate_device(Bytes bytes) override;
+  std::unique_ptr<Buffer> allocate_host(Bytes bytes) override;
+};
+
+}  // namespace ebb::device

@@ -1,0 +1,74 @@
+// The device room: memory that computes, and the streams and events that order work on it. It knows
+// no arithmetic and no plan. Backends are folders (cpu/, later cuda/) that define the same classes.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "ebb/units.h"
+
+namespace ebb::device {
+
+// A point in a stream's order. Recording it again moves it.
+class Event {
+ public:
+  virtual ~Event() = default;
+  // Blocks the calling thread until everything before the last record() has ended. An event that
+  // was never recorded is past.
+  virtual void synchronize() = 0;
+};
+
+// Runs what is submitted to it in order, beside other streams. Calls come from one thread at a
+// time.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  // `work` is called once, on a thread of the stream's choosing, when all before it has ended or
+  // (on a device that queues by itself) been queued; inside it, copy() and kernels of this stream
+  // run in order. It must not throw.
+  virtual void submit(std::function<void()> work) = 0;
+  // What is submitted later starts after the event's last record, as of this call.
+  virtual void wait(Event& event) = 0;
+  virtual void record(Event& event) = 0;
+  // Blocks the calling thread until the stream is empty.
+  virtual void synchronize() = 0;
+
+  // Inside work only. Memory of any tier of this device; the ranges do not overlap.
+  virtual void copy(void* to, const void* from, Bytes bytes) = 0;
+};
+
+// Memory that is given back with the object. Not initialised beyond what the system does.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  std::byte* data() const { return data_; }
+  Bytes bytes() const { return bytes_; }
+
+ protected:
+  std::byte* data_ = nullptr;
+  Bytes bytes_ = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string kind() const = 0;  // "cpu"
+  virtual std::string name() const = 0;  // what a person would call it
+  // What the machine has for the device tier and for the host tier, by default.
+  virtual Bytes device_memory() const = 0;
+  virtual Bytes host_memory() const = 0;
+
+  virtual std::unique_ptr<Stream> create_stream(std::string name) = 0;
+  virtual std::unique_ptr<Event> create_event() = 0;
+  // Exact sizes; throws DeviceError that says how much was wanted.
+  virtual std::unique_ptr<Buffer> allocate_device(Bytes bytes) = 0;
+  virtual std::unique_ptr<Buffer> allocate_host(Bytes bytes) = 0;
+};
+
+// "cpu"; throws ConfigError for a kind this build does not have.
+std::unique_ptr<Device> create_device(const std::string& kind);
+
+}  // namespace ebb::device
