@@ -123,7 +123,7 @@ def learning_rate(step):
     """The learning rate of a step, counted from 1."""
     if step <= WARMUP:
         return PEAK_LR * step / WARMUP
-    progress = (step - WARMUP) / (STEPS - WARMUP)
+    progress = (step - 1 - WARMUP) / (STEPS - WARMUP)
     return PEAK_LR * (FLOOR + (1.0 - FLOOR) * 0.5 * (1.0 + math.cos(math.pi * progress)))
 
 
