@@ -1,0 +1,187 @@
+#include "engine/executor.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/rng.h"
+#include "ebb/error.h"
+#include "plan/order.h"
+
+namespace ebb::engine {
+
+using plan::ObjectId;
+using plan::TaskId;
+
+namespace {
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+}  // namespace
+
+std::byte* TaskRun::at(plan::Role role, Bytes bytes) {
+  const plan::Use* use = task.find(role);
+  return use == nullptr ? nullptr : executor_.address(use->object, bytes);
+}
+
+memory::Carver& TaskRun::carver(plan::Role role) {
+  static thread_local memory::Carver nothing;
+  const plan::Use* use = task.find(role);
+  if (use == nullptr) return nothing = {};
+  const Bytes bytes = executor_.program_.objects[engine::at(use->object)].bytes;
+  const plan::Object& object = executor_.program_.objects[engine::at(use->object)];
+  std::byte* base =
+      executor_.arena(object.tier).at(executor_.layout_.offsets[engine::at(use->object)], bytes);
+  Carved& carved = carved_.at(carved_count_++);
+  carved = {use->object, memory::Carver(base, bytes)};
+  return carved.carver;
+}
+
+void TaskRun::copy_up(void* to, const void* from, Bytes bytes) {
+  stream.copy(to, from, bytes);
+  executor_.link_.up += bytes;
+}
+
+void TaskRun::copy_down(void* to, const void* from, Bytes bytes) {
+  stream.copy(to, from, bytes);
+  executor_.link_.down += bytes;
+}
+
+Executor::Executor(device::Device& device, const plan::Program& program, const plan::Layout& layout,
+                   memory::Arena& device_arena, memory::Arena& host_arena, Body body,
+                   Disturbance disturbance)
+    : program_(program),
+      layout_(layout),
+      device_arena_(device_arena),
+      host_arena_(host_arena),
+      body_(std::move(body)),
+      disturbance_(disturbance),
+      side_(device.create_stream("side")) {
+  for (std::size_t i = 0; i < program.tasks.size(); ++i) ended_.push_back(device.create_event());
+  for (const plan::Lane lane : plan::kLanes) {
+    lanes_[engine::at(static_cast<int>(lane))] = device.create_stream(std::string(name_of(lane)));
+  }
+  if (disturbance_.poison) find_poisonable();
+}
+
+Executor::~Executor() {
+  failed_ = true;  // whatever is still queued is skipped
+}
+
+void Executor::issue() {
+  for (TaskId id = 0; id < static_cast<TaskId>(program_.tasks.size()); ++id) {
+    const plan::Task& task = program_.tasks[engine::at(id)];
+    device::Stream& lane = *lanes_[engine::at(static_cast<int>(task.lane))];
+    for (const plan::Wait& wait : task.waits) lane.wait(*ended_[engine::at(wait.task)]);
+    lane.submit([this, id, step = step_] { run(id, step); });
+    lane.record(*ended_[engine::at(id)]);
+  }
+  ++step_;
+}
+
+void Executor::run(TaskId id, std::int64_t step) {
+  if (failed_) return;
+  const plan::Task& task = program_.tasks[engine::at(id)];
+  const auto lane = static_cast<std::size_t>(task.lane);
+  try {
+    if (disturbance_.slow_lanes_seed != 0) pause(id, step);
+    if (disturbance_.poison) {
+      for (const plan::Use& use : task.uses) {
+        const plan::Object& object = program_.objects[engine::at(use.object)];
+        if (!object.persistent && object.first == id) poison(use.object);
+      }
+    }
+    const auto start = std::chrono::steady_clock::now();
+    TaskRun task_run(*this, task, step, *lanes_[lane]);
+    body_(task_run);
+    for (std::size_t i = 0; i < task_run.carved_count_; ++i) {
+      address(task_run.carved_[i].object, task_run.carved_[i].carver.used());
+    }
+    busy_nanoseconds_[lane] += (std::chrono::steady_clock::now() - start).count();
+    if (disturbance_.poison) {
+      for (const ObjectId object : dead_after_[engine::at(id)]) poison(object);
+    }
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+void Executor::fail(std::exception_ptr failure) {
+  std::lock_guard lock(failure_mutex_);
+  if (!failure_) failure_ = std::move(failure);
+  failed_ = true;
+}
+
+void Executor::rethrow_failure() {
+  std::lock_guard lock(failure_mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void Executor::wait(TaskId task) {
+  ended_[engine::at(task)]->synchronize();
+  if (failed_) drain();
+}
+
+void Executor::drain() {
+  for (const auto& lane : lanes_) lane->synchronize();
+  rethrow_failure();
+}
+
+std::byte* Executor::address(ObjectId id, Bytes bytes) {
+  const plan::Object& object = program_.objects[engine::at(id)];
+  if (bytes > object.bytes) {
+    throw Error(fmt::format("{} on the {}: {} bytes are used, {} were planned", object.name,
+                            name_of(object.tier), bytes, object.bytes));
+  }
+  const Bytes offset = layout_.offsets[engine::at(id)];
+  memory::Arena& memory = arena(object.tier);
+  memory.touch(offset, plan::align_up(bytes));
+  return memory.at(offset, bytes);
+}
+
+double Executor::busy_seconds(plan::Lane lane) const {
+  return static_cast<double>(busy_nanoseconds_[static_cast<std::size_t>(lane)].load()) * 1e-9;
+}
+
+void Executor::find_poisonable() {
+  dead_after_.resize(program_.tasks.size());
+  const std::vector<plan::Clock> clocks = plan::clocks_of(program_);
+  std::vector<plan::Clock> users(program_.objects.size(), plan::Clock{});
+  for (auto& clock : users) clock.fill(-1);
+  for (TaskId id = 0; id < static_cast<TaskId>(program_.tasks.size()); ++id) {
+    const plan::Task& task = program_.tasks[engine::at(id)];
+    for (const plan::Use& use : task.uses) {
+      users[engine::at(use.object)][static_cast<std::size_t>(task.lane)] = id;
+    }
+  }
+  // Only where the last task in the issue order is known to come after all others that use it.
+  for (ObjectId i = 0; i < static_cast<ObjectId>(program_.objects.size()); ++i) {
+    const plan::Object& object = program_.objects[engine::at(i)];
+    if (object.persistent || object.last < 0) continue;
+    bool after_all = true;
+    for (std::size_t lane = 0; lane < plan::kLanes.size(); ++lane) {
+      const TaskId user = users[engine::at(i)][lane];
+      after_all =
+          after_all && (user == object.last || user <= clocks[engine::at(object.last)][lane]);
+    }
+    if (after_all) dead_after_[engine::at(object.last)].push_back(i);
+  }
+}
+
+void Executor::poison(ObjectId id) {
+  const plan::Object& object = program_.objects[engine::at(id)];
+  std::byte* data = arena(object.tier).at(layout_.offsets[engine::at(id)], object.bytes);
+  std::memset(data, 0xff, static_cast<std::size_t>(object.bytes));
+}
+
+void Executor::pause(TaskId id, std::int64_t step) const {
+  const CounterRng rng(disturbance_.slow_lanes_seed, static_cast<std::uint64_t>(step));
+  const double u = rng.uniform(static_cast<std::uint64_t>(id));
+  // Most tasks start at once, a few are late by up to some milliseconds.
+  if (u > 0.9)
+    std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int>((u - 0.9) * 3e4)));
+}
+
+}  // namespace ebb::engine

@@ -1,0 +1,128 @@
+// Runs a program on real lanes: each task after what it waits for, on addresses that the layout
+// fixed. It knows tasks, objects and lanes, and nothing of what a task computes.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/device.h"
+#include "memory/arena.h"
+#include "memory/carver.h"
+#include "plan/layout.h"
+#include "plan/program.h"
+
+namespace ebb::engine {
+
+// Seams for tests of ordering.
+struct Disturbance {
+  std::uint64_t slow_lanes_seed = 0;  // not 0: lanes pause at random before tasks
+  bool poison = false;                // memory is filled with NaNs when objects come and go
+};
+
+// Bytes that copies really moved.
+struct LinkBytes {
+  std::atomic<Bytes> up{0};
+  std::atomic<Bytes> down{0};
+};
+
+class Executor;
+
+// One run of one task, as its body sees it.
+class TaskRun {
+ public:
+  const plan::Task& task;
+  std::int64_t step;
+  device::Stream& stream;
+
+  // The first `bytes` bytes of the task's object of that role; null where it has none. Bodies say
+  // how much they use: that is what the measured peak is made of.
+  std::byte* at(plan::Role role, Bytes bytes);
+  const std::byte* read(plan::Role role, Bytes bytes) { return at(role, bytes); }
+  // For bodies that cut an object into parts as they go.
+  memory::Carver& carver(plan::Role role);
+
+  void copy_up(void* to, const void* from, Bytes bytes);
+  void copy_down(void* to, const void* from, Bytes bytes);
+
+ private:
+  friend class Executor;
+  TaskRun(Executor& executor, const plan::Task& t, std::int64_t s, device::Stream& on)
+      : task(t), step(s), stream(on), executor_(executor) {}
+
+  struct Carved {
+    plan::ObjectId object;
+    memory::Carver carver;
+  };
+  Executor& executor_;
+  std::array<Carved, 2> carved_{};
+  std::size_t carved_count_ = 0;
+};
+
+class Executor {
+ public:
+  using Body = std::function<void(TaskRun&)>;
+
+  // Keeps references to all of it. Makes the lanes' streams and an event for every task.
+  Executor(device::Device& device, const plan::Program& program, const plan::Layout& layout,
+           memory::Arena& device_arena, memory::Arena& host_arena, Body body,
+           Disturbance disturbance = {});
+  ~Executor();
+
+  // Queues one more step behind those already queued.
+  void issue();
+  // Blocks until the task has ended in the step issued last; throws the first failure of any lane.
+  void wait(plan::TaskId task);
+  // Blocks until all lanes are empty; throws the first failure of any lane. After a failure the
+  // tasks that were still queued have been skipped.
+  void drain();
+
+  // Between steps, lanes empty: an object's memory.
+  std::byte* address(plan::ObjectId object, Bytes bytes);
+  // A stream that is not a lane, for copies between steps.
+  device::Stream& side_stream() { return *side_; }
+
+  const LinkBytes& link() const { return link_; }
+  double busy_seconds(plan::Lane lane) const;
+  std::int64_t steps_issued() const { return step_; }
+
+ private:
+  friend class TaskRun;
+  memory::Arena& arena(plan::Tier tier) const {
+    return tier == plan::Tier::device ? device_arena_ : host_arena_;
+  }
+  void run(plan::TaskId id, std::int64_t step);
+  void fail(std::exception_ptr failure);
+  void rethrow_failure();
+  void find_poisonable();
+  void poison(plan::ObjectId object);
+  void pause(plan::TaskId id, std::int64_t step) const;
+
+  const plan::Program& program_;
+  const plan::Layout& layout_;
+  memory::Arena& device_arena_;
+  memory::Arena& host_arena_;
+  Body body_;
+  Disturbance disturbance_;
+  // Objects that no task uses any more once this task has ended (tests).
+  std::vector<std::vector<plan::ObjectId>> dead_after_;
+
+  std::int64_t step_ = 0;
+  LinkBytes link_;
+  std::array<std::atomic<std::int64_t>, plan::kLanes.size()> busy_nanoseconds_{};
+  std::atomic<bool> failed_{false};
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;  // the first
+
+  std::vector<std::unique_ptr<device::Event>> ended_;  // by task
+  std::unique_ptr<device::Stream> side_;
+  // Last: their threads end before what they use.
+  std::array<std::unique_ptr<device::Stream>, plan::kLanes.size()> lanes_;
+};
+
+}  // namespace ebb::engine
