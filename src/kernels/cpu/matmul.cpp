@@ -26,12 +26,13 @@ std::int64_t even_part(std::int64_t size, std::int64_t most) {
 struct Product {
   std::int64_t m, n, k;
   TileGrid grid;
-  std::int64_t down, across;  // tiles
+  std::int64_t down = 0, across = 0;  // tiles
 
   Product(View c, ConstView a, const MatmulOptions& options)
       : m(c.rows), n(c.cols), k(options.transpose_a ? a.rows : a.cols), grid(matmul_grid(m, n, k)) {
-    down = m == 0 ? 0 : divide_up(m, grid.rows);
-    across = n == 0 ? 0 : divide_up(n, grid.cols);
+    if (m == 0 || n == 0) return;
+    down = divide_up(m, grid.rows);
+    across = divide_up(n, grid.cols);
   }
   std::int64_t tiles() const { return down * across; }
 };
