@@ -1,0 +1,65 @@
+// A ModelOps that computes nothing and touches no memory: it adds up what a backend would do. The
+// plan runs a model's own forward and backward through it to learn what they cost.
+#pragma once
+
+#include "kernels/model_ops.h"
+
+namespace ebb::kernels {
+
+class CountingOps : public ModelOps {
+ public:
+  // flops: a multiply-add is two, an exponential or a root is one; masked attention is not counted.
+  // bytes: each operand read or written once. scratch: the largest need of a call.
+  struct Count {
+    double flops = 0;
+    double bytes = 0;
+    Bytes scratch = 0;
+  };
+
+  // `backend` is asked for its scratch only; it outlives this.
+  explicit CountingOps(const ModelOps& backend) : backend_(backend) {}
+
+  // What was added up since the last call.
+  Count take();
+
+  using ModelOps::matmul;
+  void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) override;
+  void column_sums(void* out, DType type, ConstView x) override;
+  void embed(View out, ConstView table, std::span<const std::int32_t> ids) override;
+  void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids) override;
+  void rms_norm(View y, float* rstd, bool rstd_given, ConstView x, const void* weight,
+                float epsilon) override;
+  void rms_norm_backward(View dx, void* dweight, DType dweight_type, ConstView dy, ConstView x,
+                         const float* rstd, const void* weight) override;
+  void rope(View x, const float* table, const RopeShape& shape) override;
+  void attention(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
+                 const AttentionShape& shape) override;
+  void attention_backward(View dq, View dk, View dv, ConstView dout, ConstView q, ConstView k,
+                          ConstView v, ConstView out, const float* log_sums,
+                          const AttentionShape& shape) override;
+  void swiglu(View h, ConstView gate_up) override;
+  void swiglu_backward(View dgate_up, ConstView dh, ConstView gate_up) override;
+  void cross_entropy(View dlogits, float* losses, ConstView logits,
+                     std::span<const std::int32_t> targets, float scale) override;
+  void sum(double* total, const float* values, std::int64_t count) override;
+  void convert(View dst, ConstView src) override;
+  void fill_zero(void* data, Bytes bytes) override;
+
+  Bytes matmul_scratch(View c, ConstView a, ConstView b,
+                       const MatmulOptions& options) const override {
+    return backend_.matmul_scratch(c, a, b, options);
+  }
+  Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override {
+    return backend_.attention_scratch(type, shape, backward);
+  }
+  void bind_scratch(std::span<std::byte>) override {}
+
+ private:
+  void add(double flops, double bytes) { count_.flops += flops, count_.bytes += bytes; }
+  void need(Bytes scratch);
+
+  const ModelOps& backend_;
+  Count count_;
+};
+
+}  // namespace ebb::kernels

@@ -1,0 +1,211 @@
+#include "kernels/cpu/attention_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_rows.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+
+HWY_INLINE std::int64_t visible_columns(const ScoreTile& tile, std::int64_t row) {
+  return HWY_MAX(std::int64_t{0}, HWY_MIN(tile.cols, tile.visible + row));
+}
+
+HWY_INLINE Vector keep_first(Vector v, std::int64_t n) {
+  return n == lanes() ? v : hn::IfThenElseZero(hn::FirstN(Floats(), n), v);
+}
+
+HWY_INLINE float largest_of(const float* row, std::int64_t count, float scale) {
+  const Floats d;
+  const Vector factor = hn::Set(d, scale);
+  const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  Vector largest = lowest;
+  for_vectors(count, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+    const Vector value = hn::Mul(load(row + j, n), factor);
+    largest =
+        hn::Max(largest, n == lanes() ? value : hn::IfThenElse(hn::FirstN(d, n), value, lowest));
+  });
+  return max_lanes(largest);
+}
+
+// row = exp(scale * row - shift) for the first `count`, 0 up to `cols`. Returns the sum.
+HWY_INLINE float exponentials(float* row, std::int64_t count, std::int64_t cols, float scale,
+                              float shift) {
+  const Floats d;
+  const Vector factor = hn::Set(d, scale), by = hn::Set(d, shift);
+  Vector sum = hn::Zero(d);
+  for_vectors(count, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+    const Vector e = exponential(hn::Sub(hn::Mul(load(row + j, n), factor), by));
+    sum = hn::Add(sum, keep_first(e, n));
+    store(e, row + j, n);
+  });
+  std::fill(row + count, row + cols, 0.0f);
+  return sum_lanes(sum);
+}
+
+void advance(const ScoreTile& tile, const RunningSoftmax& softmax) {
+  const Floats d;
+  for (std::int64_t i = 0; i < tile.rows; ++i) {
+    float* row = tile.scores + i * tile.stride;
+    const std::int64_t count = visible_columns(tile, i);
+    if (count == 0) {
+      std::fill(row, row + tile.cols, 0.0f);
+      continue;
+    }
+    const float before = softmax.largest[i];
+    const float largest = HWY_MAX(before, largest_of(row, count, tile.scale));
+    const float sum = exponentials(row, count, tile.cols, tile.scale, largest);
+    if (before == largest) {
+      softmax.total[i] += sum;
+      continue;
+    }
+    const float shrink = std::exp(before - largest);
+    softmax.largest[i] = largest;
+    softmax.total[i] = softmax.total[i] * shrink + sum;
+    float* out = softmax.out + i * softmax.head_dim;
+    for_vectors(softmax.head_dim, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+      store(hn::Mul(load(out + j, n), hn::Set(d, shrink)), out + j, n);
+    });
+  }
+}
+
+template <class T>
+void finish_typed(Rows out, float* log_sums, const RunningSoftmax& softmax, std::int64_t rows) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const float* from = softmax.out + i * softmax.head_dim;
+    T* to = static_cast<T*>(out.data) + i * out.stride;
+    const Vector total = hn::Set(Floats(), softmax.total[i]);
+    for_vectors(softmax.head_dim, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+      store(hn::Div(load(from + j, n), total), to + j, n);
+    });
+    if (log_sums) log_sums[i] = softmax.largest[i] + std::log(softmax.total[i]);
+  }
+}
+
+void finish(Rows out, float* log_sums, const RunningSoftmax& softmax, std::int64_t rows) {
+  out.type == DType::f32 ? finish_typed<float>(out, log_sums, softmax, rows)
+                         : finish_typed<bf16>(out, log_sums, softmax, rows);
+}
+
+void probability_rows(const ScoreTile& tile, const float* log_sums) {
+  for (std::int64_t i = 0; i < tile.rows; ++i) {
+    exponentials(tile.scores + i * tile.stride, visible_columns(tile, i), tile.cols, tile.scale,
+                 log_sums[i]);
+  }
+}
+
+void gradient_rows(const ScoreTile& dp, const float* p, const float* delta) {
+  const Floats d;
+  const Vector scale = hn::Set(d, dp.scale);
+  for (std::int64_t i = 0; i < dp.rows; ++i) {
+    float* row = dp.scores + i * dp.stride;
+    const float* weights = p + i * dp.stride;
+    const Vector shift = hn::Set(d, delta[i]);
+    for_vectors(dp.cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+      const Vector ds = hn::Mul(load(weights + j, n), hn::Sub(load(row + j, n), shift));
+      store(hn::Mul(ds, scale), row + j, n);
+    });
+  }
+}
+
+template <class T>
+HWY_INLINE float dot(const T* a, const T* b, std::int64_t count) {
+  Vector sum = hn::Zero(Floats());
+  for_vectors(count, [&](std::int64_t j, std::int64_t n)
+                         HWY_ATTR { sum = hn::MulAdd(load(a + j, n), load(b + j, n), sum); });
+  return sum_lanes(sum);
+}
+
+template <class T>
+void dot_rows(float* out, ConstRows a, ConstRows b, std::int64_t rows, std::int64_t cols) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    out[i] = dot(static_cast<const T*>(a.data) + i * a.stride,
+                 static_cast<const T*>(b.data) + i * b.stride, cols);
+  }
+}
+
+void dot_any_rows(float* out, ConstRows a, ConstRows b, std::int64_t rows, std::int64_t cols) {
+  a.type == DType::f32 ? dot_rows<float>(out, a, b, rows, cols)
+                       : dot_rows<bf16>(out, a, b, rows, cols);
+}
+
+template <class T>
+void few_scores(const ScoreTile& tile, ConstRows q, ConstRows k, std::int64_t head_dim) {
+  for (std::int64_t t = 0; t < tile.cols; ++t) {
+    const T* key = static_cast<const T*>(k.data) + t * k.stride;
+    for (std::int64_t g = 0; g < tile.rows; ++g) {
+      tile.scores[g * tile.stride + t] =
+          dot(static_cast<const T*>(q.data) + g * q.stride, key, head_dim);
+    }
+  }
+}
+
+void few_any_scores(const ScoreTile& tile, ConstRows q, ConstRows k, std::int64_t head_dim) {
+  k.type == DType::f32 ? few_scores<float>(tile, q, k, head_dim)
+                       : few_scores<bf16>(tile, q, k, head_dim);
+}
+
+template <class T>
+void few_values(const ScoreTile& tile, const RunningSoftmax& softmax, ConstRows v) {
+  const Floats d;
+  for (std::int64_t g = 0; g < tile.rows; ++g) {
+    const float* p = tile.scores + g * tile.stride;
+    float* out = softmax.out + g * softmax.head_dim;
+    for_vectors(softmax.head_dim, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+      Vector sum = load(out + j, n);
+      for (std::int64_t t = 0; t < tile.cols; ++t) {
+        const T* value = static_cast<const T*>(v.data) + t * v.stride + j;
+        sum = hn::MulAdd(hn::Set(d, p[t]), load(value, n), sum);
+      }
+      store(sum, out + j, n);
+    });
+  }
+}
+
+void few_any_values(const ScoreTile& tile, const RunningSoftmax& softmax, ConstRows v) {
+  v.type == DType::f32 ? few_values<float>(tile, softmax, v) : few_values<bf16>(tile, softmax, v);
+}
+
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+
+HWY_EXPORT(advance);
+HWY_EXPORT(finish);
+HWY_EXPORT(probability_rows);
+HWY_EXPORT(gradient_rows);
+HWY_EXPORT(dot_any_rows);
+HWY_EXPORT(few_any_scores);
+HWY_EXPORT(few_any_values);
+
+void advance_softmax(const ScoreTile& tile, const RunningSoftmax& softmax) {
+  HWY_DYNAMIC_DISPATCH(advance)(tile, softmax);
+}
+void finish_softmax(Rows out, float* log_sums, const RunningSoftmax& softmax, std::int64_t rows) {
+  HWY_DYNAMIC_DISPATCH(finish)(out, log_sums, softmax, rows);
+}
+void probabilities(const ScoreTile& tile, const float* log_sums) {
+  HWY_DYNAMIC_DISPATCH(probability_rows)(tile, log_sums);
+}
+void score_gradients(const ScoreTile& dp, const float* p, const float* delta) {
+  HWY_DYNAMIC_DISPATCH(gradient_rows)(dp, p, delta);
+}
+void row_dots(float* out, ConstRows a, ConstRows b, std::int64_t rows, std::int64_t cols) {
+  HWY_DYNAMIC_DISPATCH(dot_any_rows)(out, a, b, rows, cols);
+}
+void decode_scores(const ScoreTile& tile, ConstRows q, ConstRows k, std::int64_t head_dim) {
+  HWY_DYNAMIC_DISPATCH(few_any_scores)(tile, q, k, head_dim);
+}
+void decode_values(const ScoreTile& tile, const RunningSoftmax& softmax, ConstRows v) {
+  HWY_DYNAMIC_DISPATCH(few_any_values)(tile, softmax, v);
+}
+
+}  // namespace ebb::kernels
+#endif

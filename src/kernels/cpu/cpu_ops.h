@@ -1,0 +1,85 @@
+// ModelOps on the CPU: Highway for what streams through memory, oneDNN for products. Each kernel
+// family is a file of this folder that defines its members of CpuOps.
+//
+// Work is cut by shape into jobs for the pool; a job's result depends on its index alone. Scratch
+// is cut evenly into one part per slot of the pool.
+#pragma once
+
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kernels/cpu/tile_matmul.h"
+#include "kernels/model_ops.h"
+
+namespace ebb::kernels {
+
+// The tiles a product is cut into, by its shape alone: part of the numerics key, because other
+// tiles give other roundings. Every tile but the last of a row or column has this size.
+struct TileGrid {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+};
+TileGrid matmul_grid(std::int64_t m, std::int64_t n, std::int64_t k);
+
+class CpuOps : public ModelOps {
+ public:
+  // `pool` outlives this. oneDNN multiplies bf16 from AVX-512 on; elsewhere tiles are widened to
+  // fp32 first. `bf16_products` says which, and is chosen otherwise in tests only.
+  explicit CpuOps(ThreadPool& pool, bool bf16_products = TileCache::has_bf16_products());
+
+  using ModelOps::matmul;
+  void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) override;
+  void column_sums(void* out, DType type, ConstView x) override;
+  void embed(View out, ConstView table, std::span<const std::int32_t> ids) override;
+  void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids) override;
+  void rms_norm(View y, float* rstd, bool rstd_given, ConstView x, const void* weight,
+                float epsilon) override;
+  void rms_norm_backward(View dx, void* dweight, DType dweight_type, ConstView dy, ConstView x,
+                         const float* rstd, const void* weight) override;
+  void rope(View x, const float* table, const RopeShape& shape) override;
+  void attention(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
+                 const AttentionShape& shape) override;
+  void attention_backward(View dq, View dk, View dv, ConstView dout, ConstView q, ConstView k,
+                          ConstView v, ConstView out, const float* log_sums,
+                          const AttentionShape& shape) override;
+  void swiglu(View h, ConstView gate_up) override;
+  void swiglu_backward(View dgate_up, ConstView dh, ConstView gate_up) override;
+  void cross_entropy(View dlogits, float* losses, ConstView logits,
+                     std::span<const std::int32_t> targets, float scale) override;
+  void sum(double* total, const float* values, std::int64_t count) override;
+  void convert(View dst, ConstView src) override;
+  void fill_zero(void* data, Bytes bytes) override;
+
+  Bytes matmul_scratch(View c, ConstView a, ConstView b,
+                       const MatmulOptions& options) const override;
+  Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override;
+  void bind_scratch(std::span<std::byte> scratch) override { scratch_ = scratch; }
+
+ private:
+  // Jobs of whole rows, about 16 Ki elements each: body(first, last).
+  void for_rows(std::int64_t rows, std::int64_t cols,
+                FunctionRef<void(std::int64_t first, std::int64_t last)> body);
+  // Jobs of 64 columns: body(first, last).
+  void for_columns(std::int64_t cols,
+                   FunctionRef<void(std::int64_t first, std::int64_t last)> body);
+
+  // What all slots need when each needs `bytes`, with room to align.
+  Bytes for_all_slots(Bytes bytes) const;
+  // The first byte of a slot's part, aligned to a cache line. Throws Error, naming `what`, when the
+  // bound scratch is too small.
+  std::byte* check_scratch(Bytes bytes_per_slot, const char* what) const;
+
+  // The most that oneDNN wants as workspace for one tile's products of `type`.
+  Bytes attention_library(const AttentionShape& shape, DType type, bool backward) const;
+
+  void matmul_widened(View c, ConstView a, ConstView b, const MatmulOptions& options);
+  void decode(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
+              const AttentionShape& shape);
+
+  ThreadPool& pool_;
+  bool bf16_products_;
+  std::span<std::byte> scratch_;
+  mutable TileCache tiles_;
+};
+
+}  // namespace ebb::kernels

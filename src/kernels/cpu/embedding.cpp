@@ -1,0 +1,54 @@
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/embedding.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+
+template <class T>
+void add_rows(View sums, ConstView dy, std::span<const std::int32_t> ids, std::int64_t first,
+              std::int64_t last) {
+  for (std::int64_t i = 0; i < dy.rows; ++i) {
+    float* to = static_cast<float*>(sums.data) + ids[i] * sums.stride + first;
+    const T* from = static_cast<const T*>(dy.data) + i * dy.stride + first;
+    for_vectors(last - first, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+      store(hn::Add(load(to + j, n), load(from + j, n)), to + j, n);
+    });
+  }
+}
+
+void add_any_rows(View sums, ConstView dy, std::span<const std::int32_t> ids, std::int64_t first,
+                  std::int64_t last) {
+  dy.type == DType::f32 ? add_rows<float>(sums, dy, ids, first, last)
+                        : add_rows<bf16>(sums, dy, ids, first, last);
+}
+
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+
+HWY_EXPORT(add_any_rows);
+
+void CpuOps::embed(View out, ConstView table, std::span<const std::int32_t> ids) {
+  for_rows(out.rows, out.cols, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      convert_rows(rows_of(out, i), rows_of(table, ids[i]), 1, out.cols);
+    }
+  });
+}
+
+// By columns: rows of the table repeat among the ids, and their order is part of the result.
+void CpuOps::embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids) {
+  for_columns(dy.cols, [&](std::int64_t first, std::int64_t last) {
+    HWY_DYNAMIC_DISPATCH(add_any_rows)(sums, dy, ids, first, last);
+  });
+}
+
+}  // namespace ebb::kernels
+#endif

@@ -1,0 +1,90 @@
+// Vectors of fp32 lanes over fp32 or bf16 memory, compiled once per instruction set: included
+// between HWY_BEFORE_NAMESPACE regions by each kernel file after foreach_target.h.
+#if defined(EBB_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_KERNELS_CPU_SIMD_INL_H_
+#undef EBB_KERNELS_CPU_SIMD_INL_H_
+#else
+#define EBB_KERNELS_CPU_SIMD_INL_H_
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/dtype.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Floats = hn::ScalableTag<float>;
+using Vector = hn::Vec<Floats>;
+inline constexpr std::size_t kMostLanes = hn::MaxLanes(Floats());
+
+HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(Floats())); }
+
+HWY_INLINE Vector load(const float* from) { return hn::LoadU(Floats(), from); }
+
+HWY_INLINE Vector load(const bf16* from) {
+  const hn::RebindToUnsigned<Floats> wide;
+  const hn::Rebind<std::uint16_t, Floats> half;
+  const auto bits = hn::LoadU(half, reinterpret_cast<const std::uint16_t*>(from));
+  return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
+}
+
+HWY_INLINE void store(Vector value, float* to) { hn::StoreU(value, Floats(), to); }
+
+// To nearest even in integers, as to_bf16 does: Highway's own demotion truncates.
+HWY_INLINE void store(Vector value, bf16* to) {
+  const hn::RebindToUnsigned<Floats> wide;
+  const hn::RebindToSigned<Floats> wide_signed;
+  const hn::Rebind<std::uint16_t, Floats> half;
+  const auto bits = hn::BitCast(wide, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1u));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(wide, 0x7fffu)));
+  const auto quiet = hn::Or(bits, hn::Set(wide, 0x00400000u));
+  const auto kept = hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(value)), quiet, rounded);
+  const auto high = hn::BitCast(wide_signed, hn::ShiftRight<16>(kept));
+  hn::StoreU(hn::DemoteTo(half, high), half, reinterpret_cast<std::uint16_t*>(to));
+}
+
+// The first `count` lanes, zeros in the others.
+template <class T>
+HWY_INLINE Vector load(const T* from, std::int64_t count) {
+  if (HWY_LIKELY(count >= lanes())) return load(from);
+  HWY_ALIGN T part[kMostLanes] = {};
+  std::memcpy(part, from, static_cast<std::size_t>(count) * sizeof(T));
+  return load(part);
+}
+
+template <class T>
+HWY_INLINE void store(Vector value, T* to, std::int64_t count) {
+  if (HWY_LIKELY(count >= lanes())) return store(value, to);
+  HWY_ALIGN T part[kMostLanes];
+  store(value, part);
+  std::memcpy(to, part, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+// Calls body(j, n) for j = 0, lanes, ...: n is `lanes` in all calls but perhaps the last.
+template <class Body>
+HWY_INLINE void for_vectors(std::int64_t count, const Body& body) {
+  const std::int64_t step = lanes();
+  std::int64_t j = 0;
+  for (; j + step <= count; j += step) body(j, step);
+  if (j < count) body(j, count - j);
+}
+
+HWY_INLINE float sum_lanes(Vector v) { return hn::GetLane(hn::SumOfLanes(Floats(), v)); }
+HWY_INLINE float max_lanes(Vector v) { return hn::GetLane(hn::MaxOfLanes(Floats(), v)); }
+
+// Highway's exponential makes 0 of NaN, which would hide a broken run, and is undefined above 104.
+HWY_INLINE Vector exponential(Vector x) {
+  const Floats d;
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, hn::Min(x, hn::Set(d, 88.5f))));
+}
+
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_KERNELS_CPU_SIMD_INL_H_

@@ -1,0 +1,131 @@
+#include "kernels/reference/reference_ops.h"
+
+#include <cstring>
+
+#include "kernels/element_dispatch.h"
+#include "kernels/reference/attention.h"
+#include "kernels/reference/embedding.h"
+#include "kernels/reference/loss.h"
+#include "kernels/reference/matmul.h"
+#include "kernels/reference/norm.h"
+#include "kernels/reference/rope.h"
+#include "kernels/reference/swiglu.h"
+
+namespace ebb::kernels {
+namespace {
+
+template <class T>
+reference::Matrix<T> in(View view) {
+  return {static_cast<T*>(view.data), view.rows, view.cols, view.stride};
+}
+template <class T>
+reference::Matrix<const T> in(ConstView view) {
+  return {static_cast<const T*>(view.data), view.rows, view.cols, view.stride};
+}
+
+}  // namespace
+
+void ReferenceOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) {
+  with_element(c.type, [&]<class C>(C) {
+    with_element(a.type, [&]<class T>(T) {
+      const reference::MatmulExtras<C> extras{options.transpose_a, options.transpose_b,
+                                              static_cast<const C*>(options.bias),
+                                              static_cast<const C*>(options.addend)};
+      reference::matmul(in<C>(c), in<T>(a), in<T>(b), extras);
+    });
+  });
+}
+
+void ReferenceOps::column_sums(void* out, DType type, ConstView x) {
+  with_element(type, [&]<class Out>(Out) {
+    with_element(x.type,
+                 [&]<class T>(T) { reference::column_sums(static_cast<Out*>(out), in<T>(x)); });
+  });
+}
+
+void ReferenceOps::embed(View out, ConstView table, std::span<const std::int32_t> ids) {
+  with_element(out.type, [&]<class T>(T) { reference::embed(in<T>(out), in<T>(table), ids); });
+}
+
+void ReferenceOps::embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids) {
+  with_element(dy.type,
+               [&]<class T>(T) { reference::embed_backward(in<float>(sums), in<T>(dy), ids); });
+}
+
+void ReferenceOps::rms_norm(View y, float* rstd, bool rstd_given, ConstView x, const void* weight,
+                            float epsilon) {
+  with_element(x.type, [&]<class T>(T) {
+    reference::rms_norm(in<T>(y), rstd, rstd_given, in<T>(x), static_cast<const T*>(weight),
+                        epsilon);
+  });
+}
+
+void ReferenceOps::rms_norm_backward(View dx, void* dweight, DType dweight_type, ConstView dy,
+                                     ConstView x, const float* rstd, const void* weight) {
+  with_element(dweight_type, [&]<class D>(D) {
+    with_element(x.type, [&]<class T>(T) {
+      reference::rms_norm_backward(in<T>(dx), static_cast<D*>(dweight), in<T>(dy), in<T>(x), rstd,
+                                   static_cast<const T*>(weight));
+    });
+  });
+}
+
+void ReferenceOps::rope(View x, const float* table, const RopeShape& shape) {
+  with_element(x.type, [&]<class T>(T) { reference::rope(in<T>(x), table, shape); });
+}
+
+void ReferenceOps::attention(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
+                             const AttentionShape& shape) {
+  with_element(q.type, [&]<class T>(T) {
+    reference::attention(in<T>(out), log_sums, in<T>(q), in<T>(k), in<T>(v), shape);
+  });
+}
+
+void ReferenceOps::attention_backward(View dq, View dk, View dv, ConstView dout, ConstView q,
+                                      ConstView k, ConstView v, ConstView out,
+                                      const float* log_sums, const AttentionShape& shape) {
+  with_element(q.type, [&]<class T>(T) {
+    const reference::AttentionTensors<T> tensors{in<T>(dout), in<T>(q), in<T>(k), in<T>(v),
+                                                 in<T>(out)};
+    reference::attention_backward(in<T>(dq), in<T>(dk), in<T>(dv), tensors, log_sums, shape);
+  });
+}
+
+void ReferenceOps::swiglu(View h, ConstView gate_up) {
+  with_element(h.type, [&]<class T>(T) { reference::swiglu(in<T>(h), in<T>(gate_up)); });
+}
+
+void ReferenceOps::swiglu_backward(View dgate_up, ConstView dh, ConstView gate_up) {
+  with_element(dh.type, [&]<class T>(T) {
+    reference::swiglu_backward(in<T>(dgate_up), in<T>(dh), in<T>(gate_up));
+  });
+}
+
+void ReferenceOps::cross_entropy(View dlogits, float* losses, ConstView logits,
+                                 std::span<const std::int32_t> targets, float scale) {
+  with_element(dlogits.type, [&]<class D>(D) {
+    reference::cross_entropy(in<D>(dlogits), losses, in<float>(logits), targets, scale);
+  });
+}
+
+void ReferenceOps::sum(double* total, const float* values, std::int64_t count) {
+  *total = reference::sum(values, count);
+}
+
+void ReferenceOps::convert(View dst, ConstView src) {
+  with_element(dst.type, [&]<class D>(D) {
+    with_element(src.type, [&]<class S>(S) {
+      for (std::int64_t i = 0; i < dst.rows; ++i) {
+        for (std::int64_t j = 0; j < dst.cols; ++j) {
+          in<D>(dst)(i, j) = from_float<D>(to_float(in<S>(src)(i, j)));
+        }
+      }
+    });
+  });
+}
+
+void ReferenceOps::fill_zero(void* data, Bytes bytes) {
+  std::memset(data, 0, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace ebb::kernels

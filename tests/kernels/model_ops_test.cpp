@@ -1,0 +1,292 @@
+// CpuOps against ReferenceOps over the table of cases: within rounding, and bitwise the same at any
+// number of threads (a promise: results depend on shapes and values alone).
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/thread_pool.h"
+#include "ebb/error.h"
+#include "kernels/counting_ops.h"
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/op_table.h"
+#include "kernels/reference/reference_ops.h"
+
+namespace ebb::kernels {
+namespace {
+
+constexpr std::uint64_t kSeed = 7;
+
+std::vector<OpCase> matmul_cases() {
+  std::vector<OpCase> cases;
+  const DType f = DType::f32, b = DType::bf16;
+  for (const auto& [in, out] : {std::pair{f, f}, {b, b}, {b, f}}) {
+    for (const bool ta : {false, true}) {
+      for (const bool tb : {false, true}) {
+        for (const auto& [m, n, k] :
+             {std::tuple{1, 1, 1}, {3, 5, 7}, {16, 16, 16}, {33, 129, 65}, {67, 300, 127}}) {
+          for (const int extra : {0, 1, 2}) {
+            cases.push_back(matmul_case(in, out, {m, n, k, ta, tb, extra == 1, extra, extra * 3}));
+          }
+        }
+        cases.push_back(matmul_case(in, out, {1, 700, 96, ta, tb, true, 0, 0}));
+        cases.push_back(matmul_case(in, out, {300, 1, 40, ta, tb, true, 2, 1}));
+        cases.push_back(matmul_case(in, out, {270, 530, 37, ta, tb, true, 2, 5}));
+        cases.push_back(matmul_case(in, out, {64, 96, 1100, ta, tb, true, 1, 0}));
+        cases.push_back(matmul_case(in, out, {5, 6, 0, ta, tb, true, 1, 2}));
+        cases.push_back(matmul_case(in, out, {0, 6, 4, ta, tb, false, 0, 0}));
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<OpCase> attention_cases(DType t) {
+  std::vector<OpCase> cases;
+  const float scale = 0.25f;
+  for (const std::int64_t padding : {0, 3}) {
+    for (const AttentionShape& s : {AttentionShape{1, 1, 1, 1, 1, 2, scale},
+                                    {2, 5, 5, 4, 2, 8, scale},
+                                    {1, 64, 64, 2, 2, 16, scale},
+                                    {2, 65, 65, 2, 1, 16, scale},
+                                    {1, 300, 300, 3, 1, 20, scale},
+                                    {1, 129, 129, 1, 1, 64, scale}}) {
+      cases.push_back(attention_case(t, s, padding));
+      cases.push_back(attention_backward_case(t, s, padding));
+    }
+    cases.push_back(attention_case(t, {2, 1, 700, 6, 2, 32, scale}, padding));   // decode
+    cases.push_back(attention_case(t, {1, 3, 9, 2, 2, 10, scale}, padding));     // few
+    cases.push_back(attention_case(t, {2, 70, 400, 4, 4, 16, scale}, padding));  // continued
+  }
+  return cases;
+}
+
+std::vector<OpCase> streaming_cases(DType t) {
+  std::vector<OpCase> cases;
+  const DType f = DType::f32;
+  for (const auto& [rows, cols] : {std::pair<std::int64_t, std::int64_t>{1, 1},
+                                   {3, 7},
+                                   {5, 16},
+                                   {17, 33},
+                                   {2, 129},
+                                   {300, 65},
+                                   {40, 1031}}) {
+    const std::int64_t pad = cols % 4;
+    cases.push_back(column_sums_case(t, t, rows, cols, pad));
+    cases.push_back(column_sums_case(t, f, rows, cols, pad));
+    cases.push_back(embed_case(t, rows, cols, 11, pad));
+    cases.push_back(embed_backward_case(t, rows, cols, 11, pad));
+    cases.push_back(rms_norm_case(t, rows, cols, false, pad));
+    cases.push_back(rms_norm_case(t, rows, cols, true, pad));
+    cases.push_back(rms_norm_backward_case(t, t, rows, cols, pad));
+    cases.push_back(rms_norm_backward_case(t, f, rows, cols, pad));
+    cases.push_back(swiglu_case(t, rows, cols, pad));
+    cases.push_back(swiglu_backward_case(t, rows, cols, false, pad));
+    cases.push_back(swiglu_backward_case(t, rows, cols, true, pad));
+    cases.push_back(cross_entropy_case(t, rows, cols, false, pad));
+    cases.push_back(cross_entropy_case(f, rows, cols, true, pad));
+    cases.push_back(convert_case(t, f, rows, cols, pad));
+    cases.push_back(convert_case(f, t, rows, cols, pad));
+  }
+  cases.push_back(cross_entropy_case(t, 3, 50257, false, 0));
+  for (const bool inverse : {false, true}) {
+    cases.push_back(rope_case(t, 7, {3, 10, 2, 4, inverse}, 1));
+    cases.push_back(rope_case(t, 130, {2, 64, 0, 65, inverse}, 0));
+  }
+  return cases;
+}
+
+std::vector<OpCase> all_cases() {
+  std::vector<OpCase> cases = matmul_cases();
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (auto& made : {attention_cases(type), streaming_cases(type)}) {
+      cases.insert(cases.end(), made.begin(), made.end());
+    }
+  }
+  return cases;
+}
+
+// Runs a case with exactly the scratch that the ops ask for.
+void run_with_scratch(ModelOps& ops, const OpCase& c, Buffers& buffers) {
+  CountingOps counting(ops);
+  c.run(counting, buffers);
+  std::vector<std::byte> scratch(static_cast<std::size_t>(counting.take().scratch));
+  ops.bind_scratch(scratch);
+  c.run(ops, buffers);
+  ops.bind_scratch({});
+}
+
+double allowed(const OpCase& c, DType type, double expected) {
+  const double rounding = type == DType::f32 ? 1e-5 : 0x1p-7;
+  return c.tolerance + (c.tolerance == 0 ? 0 : rounding * std::abs(expected));
+}
+
+void expect_near(const OpCase& c, const Buffer& expected, const Buffer& found) {
+  const Operand& operand = expected.operand();
+  ASSERT_TRUE(found.padding_untouched()) << c.name << ": wrote outside of " << operand.name;
+  for (std::int64_t i = 0; i < operand.rows; ++i) {
+    for (std::int64_t j = 0; j < operand.cols; ++j) {
+      const double want = expected.value(i, j), got = found.value(i, j);
+      ASSERT_TRUE(std::abs(want - got) <= allowed(c, operand.type, want))
+          << c.name << ", seed " << kSeed << ": " << operand.name << "[" << i << "][" << j
+          << "] expected " << want << ", found " << got;
+    }
+  }
+}
+
+void expect_same_bits(const OpCase& c, const Buffer& expected, const Buffer& found) {
+  const auto& a = expected.bytes();
+  const auto& b = found.bytes();
+  const auto at = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
+  ASSERT_EQ(at, static_cast<std::ptrdiff_t>(a.size()))
+      << c.name << ": " << expected.operand().name << " depends on the threads, at byte " << at;
+}
+
+class ModelOpsTable : public testing::TestWithParam<bool> {};
+
+// With and without bf16 products: machines below AVX-512 take the second way.
+TEST_P(ModelOpsTable, CpuMatchesReferenceAtAnyThreadCount) {
+  ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
+  CpuOps ops[] = {CpuOps(pools[0], GetParam()), CpuOps(pools[1], GetParam()),
+                  CpuOps(pools[2], GetParam())};
+  ReferenceOps reference;
+  for (const OpCase& c : all_cases()) {
+    Buffers inputs = c.make(kSeed);
+    if (c.prepare) c.prepare(reference, inputs);
+    Buffers expected = inputs;
+    c.run(reference, expected);
+    Buffers found[] = {inputs, inputs, inputs};
+    for (int t = 0; t < 3; ++t) run_with_scratch(ops[t], c, found[t]);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].operand().type == DType::i32) continue;
+      if (inputs[i].operand().role == Role::input) {
+        expect_same_bits(c, inputs[i], found[0][i]);
+      } else {
+        expect_near(c, expected[i], found[0][i]);
+      }
+      expect_same_bits(c, found[0][i], found[1][i]);
+      expect_same_bits(c, found[0][i], found[2][i]);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Products, ModelOpsTable, testing::Values(true, false),
+                         [](const auto& info) { return info.param ? "native" : "widened"; });
+
+TEST(CpuOps, ScratchOneByteTooSmallIsRefused) {
+  ThreadPool pool(2);
+  CpuOps ops(pool, false);  // widening always needs scratch
+  for (const OpCase& c : {matmul_case(DType::bf16, DType::bf16, {64, 64, 64}),
+                          attention_case(DType::bf16, {1, 64, 64, 1, 1, 16, 1.0f}, 0),
+                          attention_case(DType::bf16, {1, 1, 64, 1, 1, 16, 1.0f}, 0),
+                          attention_backward_case(DType::bf16, {1, 64, 64, 1, 1, 16, 1.0f}, 0)}) {
+    Buffers buffers = c.make(kSeed);
+    CountingOps counting(ops);
+    c.run(counting, buffers);
+    const Bytes needed = counting.take().scratch;
+    ASSERT_GT(needed, 0) << c.name;
+    std::vector<std::byte> scratch(static_cast<std::size_t>(needed));
+    ops.bind_scratch(std::span(scratch).first(scratch.size() - 1));
+    EXPECT_THROW(c.run(ops, buffers), Error) << c.name;
+    ops.bind_scratch(scratch);
+    EXPECT_NO_THROW(c.run(ops, buffers)) << c.name;
+  }
+}
+
+TEST(CpuOps, NotANumberReachesTheResult) {
+  ThreadPool pool(1);
+  CpuOps ops(pool);
+  const float nan = std::nanf("");
+  for (const OpCase& c :
+       {attention_case(DType::f32, {1, 70, 70, 1, 1, 16, 1.0f}, 0),
+        attention_case(DType::f32, {1, 1, 70, 1, 1, 16, 1.0f}, 0),
+        swiglu_case(DType::f32, 70, 16, 0), cross_entropy_case(DType::f32, 70, 40, false, 0),
+        rms_norm_case(DType::f32, 70, 20, false, 0)}) {
+    Buffers buffers = c.make(kSeed);
+    for (Buffer& buffer : buffers) {
+      if (buffer.operand().role == Role::input && buffer.operand().type == DType::f32) {
+        buffer.floats()[0] = nan;
+      }
+    }
+    run_with_scratch(ops, c, buffers);
+    EXPECT_TRUE(std::isnan(buffers[0].value(0, 0)))
+        << c.name << " found " << buffers[0].value(0, 0);
+  }
+}
+
+TEST(CpuOps, ConvertRoundsAsToBf16ForAllHalves) {
+  // Every bf16 pattern with the low halves around each rounding decision, NaN and denormals too.
+  std::vector<float> from;
+  for (std::uint32_t high = 0; high < 0x10000u; ++high) {
+    for (const std::uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      from.push_back(std::bit_cast<float>(high << 16 | low));
+    }
+  }
+  const auto count = static_cast<std::int64_t>(from.size());
+  std::vector<bf16> to(from.size());
+  ThreadPool pool(2);
+  CpuOps ops(pool);
+  ops.convert({to.data(), DType::bf16, 1, count, count},
+              {from.data(), DType::f32, 1, count, count});
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    ASSERT_EQ(to[i].bits, to_bf16(from[i]).bits)
+        << "index " << i << ", bits " << std::bit_cast<std::uint32_t>(from[i]);
+  }
+}
+
+TEST(CpuOps, SumIsInOrderAndFillZeroStaysInside) {
+  ThreadPool pool(3);
+  CpuOps ops(pool);
+  const std::vector<float> values{1e8f, 1.0f, -1e8f, 0.25f};
+  double total = -1;
+  ops.sum(&total, values.data(), 4);
+  EXPECT_EQ(total, 1.25);
+  std::vector<std::byte> bytes(700001, std::byte{1});
+  ops.fill_zero(bytes.data() + 1, 699999);
+  EXPECT_EQ(bytes.front(), std::byte{1});
+  EXPECT_EQ(bytes.back(), std::byte{1});
+  EXPECT_EQ(std::count(bytes.begin(), bytes.end(), std::byte{0}), 699999);
+}
+
+TEST(MatmulGrid, CoversWithoutSlivers) {
+  for (const std::int64_t m : {1, 15, 17, 129, 257, 300, 1000, 4096}) {
+    for (const std::int64_t n : {1, 16, 100, 513, 1536, 50257}) {
+      for (const std::int64_t k : {1, 64, 1024, 8192}) {
+        const TileGrid grid = matmul_grid(m, n, k);
+        ASSERT_TRUE(grid.rows >= 1 && grid.rows <= m && grid.rows <= 256) << m << " " << grid.rows;
+        ASSERT_TRUE(grid.cols >= 1 && grid.cols <= n && grid.cols <= 512) << n << " " << grid.cols;
+      }
+    }
+  }
+  // Enough tiles for many threads where there is work for them.
+  const TileGrid grid = matmul_grid(1024, 1024, 1024);
+  EXPECT_EQ((1024 / grid.rows) * (1024 / grid.cols), 16);
+}
+
+TEST(CountingOps, CountsWithoutMemory) {
+  ThreadPool pool(1);
+  CpuOps backend(pool, false);
+  CountingOps counting(backend);
+  const View c{nullptr, DType::f32, 8, 4, 4};
+  const ConstView a{nullptr, DType::bf16, 8, 16, 16}, b{nullptr, DType::bf16, 4, 16, 16};
+  MatmulOptions options;
+  options.transpose_b = true;
+  counting.matmul(c, a, b, options);
+  CountingOps::Count count = counting.take();
+  EXPECT_EQ(count.flops, 2.0 * 8 * 4 * 16);
+  EXPECT_EQ(count.bytes, 8 * 16 * 2 + 4 * 16 * 2 + 8 * 4 * 4);
+  EXPECT_EQ(count.scratch, backend.matmul_scratch(c, a, b, options));
+  EXPECT_EQ(counting.take().flops, 0);
+
+  // 3 queries over 5 keys see 3 + 4 + 5 of them.
+  const View x{nullptr, DType::f32, 3, 16, 16}, keys{nullptr, DType::f32, 5, 8, 8};
+  counting.attention(x, nullptr, x, keys, keys, {1, 3, 5, 2, 1, 8, 1.0f});
+  count = counting.take();
+  EXPECT_EQ(count.flops, 12 * 2 * (4.0 * 8 + 4));
+  EXPECT_EQ(count.bytes, 4.0 * (2 * 3 * 16 + 2 * 5 * 8));
+  counting.fill_zero(nullptr, 100);
+  EXPECT_EQ(counting.take().bytes, 100);
+}
+
+}  // namespace
+}  // namespace ebb::kernels
