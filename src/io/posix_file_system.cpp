@@ -163,6 +163,7 @@ std::vector<fs::path> PosixFileSystem::list(const fs::path& directory) {
 
 void PosixFileSystem::make_directories(const fs::path& directory) {
   if (is_directory(directory)) return;
+  if (directory.empty()) throw_failure("make the folder", directory, ENOENT);
   if (!directory.has_filename()) return make_directories(directory.parent_path());
   const fs::path parent = parent_of(directory);
   make_directories(parent);

@@ -131,6 +131,7 @@ TYPED_TEST(FileSystemContract, MakesFoldersTwiceAndWithATrailingSlash) {
   EXPECT_TRUE(this->files.is_directory(this->folder / "a/b"));
   this->files.create(this->folder / "file");
   EXPECT_THROW(this->files.make_directories(this->folder / "file"), IoError);
+  EXPECT_THROW(this->files.make_directories(""), IoError);
 }
 
 TYPED_TEST(FileSystemContract, RenameReplacesAFileAndRefusesAFullFolder) {
