@@ -1,0 +1,125 @@
+#include "checkpoint/manifest.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "ebb/error.h"
+#include "io/text_file.h"
+
+namespace ebb::checkpoint {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "ebb-checkpoint";
+constexpr Bytes kMaxManifestBytes = 16 * kMiB;
+constexpr int kMaxDepth = 8;
+
+class ManifestParser {
+ public:
+  explicit ManifestParser(const std::filesystem::path& path) : path_(path) {}
+
+  Manifest parse(const std::string& text) const {
+    const Json root = parse_json(text);
+    expect(root.is_object(), "an object", "something else");
+    if (member(root, "format") != kFormat) expect(false, "the format ebb-checkpoint", "another");
+    const std::int64_t version = whole_number(root, "version");
+    expect(version == kManifestVersion, fmt::format("version {}", kManifestVersion),
+           fmt::format("version {}, of another Ebb; read it with that one", version));
+    Manifest manifest;
+    manifest.step = whole_number(root, "step");
+    const Json& files = member(root, "files");
+    expect(files.is_array(), "a list of files", "something else");
+    std::set<std::string> names;
+    for (const Json& entry : files) {
+      manifest.files.push_back(file(entry));
+      const std::string& name = manifest.files.back().name;
+      expect(names.insert(name).second, "each file once", fmt::format("'{}' twice", name));
+    }
+    return manifest;
+  }
+
+ private:
+  void expect(bool good, std::string_view expected, std::string_view found) const {
+    if (good) return;
+    throw FormatError(fmt::format(
+        "'{}' is not the manifest of a checkpoint: expected {}, found {}. Resume from an "
+        "older checkpoint: move this folder away and use --resume again.",
+        path_.string(), expected, found));
+  }
+
+  Json parse_json(const std::string& text) const {
+    // The depth is bounded because the tree is compared and destroyed by code that was not written
+    // with hostile depth in mind.
+    const auto bounded = [&](int depth, Json::parse_event_t, Json&) {
+      expect(depth <= kMaxDepth, "a few levels", "deeper ones");
+      return true;
+    };
+    try {
+      return Json::parse(text, bounded);
+    } catch (const nlohmann::json::exception& error) {
+      expect(false, "JSON", std::string_view(error.what()).substr(0, 200));
+    }
+    return {};
+  }
+
+  const Json& member(const Json& object, const char* name) const {
+    const auto found = object.find(name);
+    expect(found != object.end(), fmt::format("'{}'", name), "none");
+    return *found;
+  }
+
+  std::int64_t whole_number(const Json& object, const char* name) const {
+    const Json& value = member(object, name);
+    const bool good = value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX;
+    expect(good, fmt::format("'{}' to be a whole number from 0", name), "something else");
+    return value.get<std::int64_t>();
+  }
+
+  std::string text(const Json& object, const char* name) const {
+    const Json& value = member(object, name);
+    expect(value.is_string(), fmt::format("'{}' to be a text", name), "something else");
+    return value.get<std::string>();
+  }
+
+  ManifestFile file(const Json& entry) const {
+    expect(entry.is_object(), "an object for each file", "something else");
+    ManifestFile file{text(entry, "name"), whole_number(entry, "bytes"), text(entry, "xxh3")};
+    // A manifest must not lead the reader out of its folder.
+    expect(is_plain_name(file.name), "a plain file name", "a path");
+    return file;
+  }
+
+  const std::filesystem::path& path_;
+};
+
+}  // namespace
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.size() <= 255 && name.front() != '.' && name != kManifestName &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return c != '/' && c != '\\' && static_cast<unsigned char>(c) >= 0x20;
+         });
+}
+
+std::string format_manifest(const Manifest& manifest) {
+  Json files = Json::array();
+  for (const ManifestFile& file : manifest.files) {
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", file.digest}});
+  }
+  const Json root = {{"format", kFormat},
+                     {"version", manifest.version},
+                     {"step", manifest.step},
+                     {"files", std::move(files)}};
+  return root.dump(2) + "\n";
+}
+
+Manifest read_manifest(io::FileSystem& files, const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kManifestName;
+  return ManifestParser(path).parse(io::read_text(files, path, kMaxManifestBytes));
+}
+
+}  // namespace ebb::checkpoint

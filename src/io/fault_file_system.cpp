@@ -1,0 +1,237 @@
+#include "io/fault_file_system.h"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+#include "io/failure.h"
+
+namespace ebb::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Operation { write, sync, rename, other };
+
+struct Order {
+  Operation operation;
+  std::int64_t nth;
+  int code;
+  bool half;
+};
+
+// How an operation ends: code 0 is success.
+struct Outcome {
+  int code = 0;
+  bool half = false;
+};
+
+[[noreturn]] void throw_crashed(std::string_view attempt, const fs::path& path) {
+  throw IoError(
+      fmt::format("cannot {} '{}': the crash that was ordered has happened. Take the "
+                  "order away, or open the files with another file system.",
+                  attempt, path.string()));
+}
+
+}  // namespace
+
+class FaultFileSystem::State {
+ public:
+  void add(const Order& order) {
+    std::lock_guard lock(mutex_);
+    orders_.push_back(order);
+  }
+
+  void crash_at(std::int64_t nth) {
+    std::lock_guard lock(mutex_);
+    crash_at_ = nth;
+  }
+
+  Outcome count(Operation operation, std::string_view attempt, const fs::path& path) {
+    std::lock_guard lock(mutex_);
+    if (crashed_) throw_crashed(attempt, path);
+    ++counts_.operations;
+    if (counts_.operations == crash_at_) {
+      crashed_ = true;
+      if (operation != Operation::write) throw_crashed(attempt, path);
+      return {EIO, true};
+    }
+    const std::int64_t nth = operation == Operation::write    ? ++counts_.writes
+                             : operation == Operation::sync   ? ++counts_.syncs
+                             : operation == Operation::rename ? ++counts_.renames
+                                                              : 0;
+    for (const Order& order : orders_) {
+      if (order.operation == operation && order.nth == nth) return {order.code, order.half};
+    }
+    return {};
+  }
+
+  // For all operations that happen wholly or not at all.
+  void count_or_throw(Operation operation, std::string_view attempt, const fs::path& path) {
+    const Outcome outcome = count(operation, attempt, path);
+    if (outcome.code != 0) throw_failure(attempt, path, outcome.code);
+  }
+
+  void mark_unsynced(const fs::path& path) {
+    std::lock_guard lock(mutex_);
+    unsynced_.insert(path);
+  }
+
+  void mark_synced(const fs::path& path) {
+    std::lock_guard lock(mutex_);
+    unsynced_.erase(path);
+  }
+
+  void move_names(const fs::path& from, const fs::path& to) {
+    std::lock_guard lock(mutex_);
+    std::set<fs::path> moved;
+    for (const fs::path& path : unsynced_) {
+      const auto [rest, tail] = std::mismatch(from.begin(), from.end(), path.begin(), path.end());
+      if (rest != from.end()) {
+        moved.insert(path);
+        continue;
+      }
+      fs::path target = to;
+      for (auto part = tail; part != path.end(); ++part) target /= *part;
+      moved.insert(target);
+    }
+    unsynced_ = std::move(moved);
+  }
+
+  std::set<fs::path> take_unsynced() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(unsynced_, {});
+  }
+
+  Counts counts() const {
+    std::lock_guard lock(mutex_);
+    return counts_;
+  }
+
+  bool crashed() const {
+    std::lock_guard lock(mutex_);
+    return crashed_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Counts counts_;
+  std::vector<Order> orders_;
+  std::int64_t crash_at_ = 0;
+  bool crashed_ = false;
+  std::set<fs::path> unsynced_;
+};
+
+class FaultFileSystem::FaultFile final : public File {
+ public:
+  FaultFile(std::unique_ptr<File> wrapped, std::shared_ptr<State> state)
+      : File(wrapped->path()), wrapped_(std::move(wrapped)), state_(std::move(state)) {}
+
+  void read(Bytes offset, std::span<std::byte> to) override { wrapped_->read(offset, to); }
+
+  void write(Bytes offset, std::span<const std::byte> from) override {
+    const Outcome outcome = state_->count(Operation::write, "write", path());
+    const std::size_t put = outcome.code == 0 ? from.size() : outcome.half ? from.size() / 2 : 0;
+    if (put > 0) {
+      state_->mark_unsynced(path());
+      wrapped_->write(offset, from.first(put));
+    }
+    if (outcome.code != 0) {
+      throw_failure("write", path(), outcome.code,
+                    Transfer{offset, static_cast<Bytes>(from.size()), static_cast<Bytes>(put)});
+    }
+  }
+
+  void sync() override {
+    state_->count_or_throw(Operation::sync, "sync", path());
+    wrapped_->sync();
+    state_->mark_synced(path());
+  }
+
+  Bytes size() const override { return wrapped_->size(); }
+
+ private:
+  std::unique_ptr<File> wrapped_;
+  std::shared_ptr<State> state_;
+};
+
+FaultFileSystem::FaultFileSystem(FileSystem& wrapped)
+    : wrapped_(wrapped), state_(std::make_shared<State>()) {}
+FaultFileSystem::~FaultFileSystem() = default;
+
+void FaultFileSystem::fail_write(std::int64_t nth, int code) {
+  state_->add({Operation::write, nth, code, false});
+}
+void FaultFileSystem::cut_write(std::int64_t nth, int code) {
+  state_->add({Operation::write, nth, code, true});
+}
+void FaultFileSystem::fail_sync(std::int64_t nth, int code) {
+  state_->add({Operation::sync, nth, code, false});
+}
+void FaultFileSystem::fail_rename(std::int64_t nth, int code) {
+  state_->add({Operation::rename, nth, code, false});
+}
+void FaultFileSystem::crash_at(std::int64_t nth) { state_->crash_at(nth); }
+
+void FaultFileSystem::lose_unsynced() {
+  for (const fs::path& path : state_->take_unsynced()) {
+    if (wrapped_.exists(path)) wrapped_.create(path);
+  }
+}
+
+FaultFileSystem::Counts FaultFileSystem::counts() const { return state_->counts(); }
+bool FaultFileSystem::crashed() const { return state_->crashed(); }
+
+std::unique_ptr<File> FaultFileSystem::open(const fs::path& path) {
+  return std::make_unique<FaultFile>(wrapped_.open(path), state_);
+}
+
+std::unique_ptr<File> FaultFileSystem::create(const fs::path& path) {
+  state_->count_or_throw(Operation::other, "create", path);
+  std::unique_ptr<File> file = wrapped_.create(path);
+  state_->mark_unsynced(path);
+  return std::make_unique<FaultFile>(std::move(file), state_);
+}
+
+bool FaultFileSystem::exists(const fs::path& path) { return wrapped_.exists(path); }
+bool FaultFileSystem::is_directory(const fs::path& path) { return wrapped_.is_directory(path); }
+
+std::vector<fs::path> FaultFileSystem::list(const fs::path& directory) {
+  return wrapped_.list(directory);
+}
+
+void FaultFileSystem::make_directories(const fs::path& directory) {
+  if (wrapped_.is_directory(directory)) return;
+  state_->count_or_throw(Operation::other, "make the folder", directory);
+  wrapped_.make_directories(directory);
+}
+
+void FaultFileSystem::rename(const fs::path& from, const fs::path& to) {
+  state_->count_or_throw(Operation::rename, fmt::format("rename to '{}'", to.filename().string()),
+                         from);
+  wrapped_.rename(from, to);
+  state_->move_names(from, to);
+}
+
+void FaultFileSystem::remove_all(const fs::path& path) {
+  // A link is removed, never followed.
+  const bool link = fs::is_symlink(fs::symlink_status(path));
+  if (!link && !wrapped_.exists(path)) return;
+  if (!link && wrapped_.is_directory(path)) {
+    for (const fs::path& entry : wrapped_.list(path)) remove_all(entry);
+  }
+  state_->count_or_throw(Operation::other, "remove", path);
+  wrapped_.remove_all(path);
+  state_->mark_synced(path);
+}
+
+void FaultFileSystem::sync_directory(const fs::path& directory) {
+  state_->count_or_throw(Operation::sync, "sync", directory);
+  wrapped_.sync_directory(directory);
+}
+
+}  // namespace ebb::io

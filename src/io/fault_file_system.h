@@ -1,0 +1,66 @@
+// A file system that fails on demand: for crash tests, and for rehearsing a full or dying disk on a
+// real run. Without orders it does what the wrapped one does.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+
+#include "io/file_system.h"
+
+namespace ebb::io {
+
+// Mutating operations (creating, writing, syncing, making folders, renaming, removing) are counted
+// from 1 since construction; orders refer to these counts. remove_all counts once for every file
+// and folder it removes, so that a crash can fall between two of them. Reading never fails here.
+// The files it opened may outlive it; the wrapped file system must not be destroyed before them.
+class FaultFileSystem final : public FileSystem {
+ public:
+  struct Counts {
+    std::int64_t operations = 0;  // all mutating operations, those below included
+    std::int64_t writes = 0;
+    std::int64_t syncs = 0;  // of files and of folders
+    std::int64_t renames = 0;
+  };
+
+  explicit FaultFileSystem(FileSystem& wrapped);
+  ~FaultFileSystem() override;
+
+  // The nth write (sync, rename) throws IoError for the errno value `code` and does nothing.
+  void fail_write(std::int64_t nth, int code = ENOSPC);
+  void fail_sync(std::int64_t nth, int code = EIO);
+  void fail_rename(std::int64_t nth, int code = EIO);
+
+  // The nth write puts down half of its bytes and then throws.
+  void cut_write(std::int64_t nth, int code = ENOSPC);
+
+  // The nth operation is where the machine stops: a write is torn in half, anything else does not
+  // happen, and this and every later mutating operation throws IoError.
+  void crash_at(std::int64_t nth);
+
+  // What a loss of power may do: files written here and not synced since become empty. The names
+  // in folders stay as they are.
+  void lose_unsynced();
+
+  Counts counts() const;
+  bool crashed() const;
+
+  std::unique_ptr<File> open(const std::filesystem::path& path) override;
+  std::unique_ptr<File> create(const std::filesystem::path& path) override;
+  bool exists(const std::filesystem::path& path) override;
+  bool is_directory(const std::filesystem::path& path) override;
+  std::vector<std::filesystem::path> list(const std::filesystem::path& directory) override;
+  void make_directories(const std::filesystem::path& directory) override;
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
+  void remove_all(const std::filesystem::path& path) override;
+  void sync_directory(const std::filesystem::path& directory) override;
+
+ private:
+  class State;
+  class FaultFile;
+
+  FileSystem& wrapped_;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace ebb::io

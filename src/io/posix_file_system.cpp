@@ -1,0 +1,196 @@
+#include "io/posix_file_system.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+#include "io/failure.h"
+
+namespace ebb::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One call moves at most this much; Linux itself stops a little below 2 GiB.
+constexpr std::size_t kMostPerCall = std::size_t{1} << 30;
+
+template <class Call>
+auto retry_interrupted(Call call) {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+
+  int get() const { return number_; }
+
+ private:
+  int number_;
+};
+
+Descriptor open_descriptor(const fs::path& path, int flags, std::string_view attempt) {
+  const int number =
+      retry_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); });
+  if (number < 0) throw_failure(attempt, path, errno);
+  return Descriptor(number);
+}
+
+struct stat status_of(const Descriptor& descriptor, const fs::path& path) {
+  struct stat status {};
+  if (::fstat(descriptor.get(), &status) != 0) throw_failure("ask for the size of", path, errno);
+  return status;
+}
+
+// Nothing where the path does not lead to anything.
+std::optional<struct stat> try_status_of(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return status;
+  if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+  throw_failure("look up", path, errno);
+}
+
+class PosixFile final : public File {
+ public:
+  PosixFile(fs::path path, Descriptor descriptor)
+      : File(std::move(path)), descriptor_(std::move(descriptor)) {}
+
+  void read(Bytes offset, std::span<std::byte> to) override {
+    for (std::size_t done = 0; done < to.size();) {
+      const std::size_t piece = std::min(to.size() - done, kMostPerCall);
+      const ssize_t got = retry_interrupted([&] {
+        return ::pread(descriptor_.get(), to.data() + done, piece,
+                       offset + static_cast<Bytes>(done));
+      });
+      if (got < 0) throw_failure("read", path(), errno, transfer(offset, to.size(), done));
+      if (got == 0) throw_end_of_file(transfer(offset, to.size(), done));
+      done += static_cast<std::size_t>(got);
+    }
+  }
+
+  void write(Bytes offset, std::span<const std::byte> from) override {
+    for (std::size_t done = 0; done < from.size();) {
+      const std::size_t piece = std::min(from.size() - done, kMostPerCall);
+      const ssize_t put = retry_interrupted([&] {
+        return ::pwrite(descriptor_.get(), from.data() + done, piece,
+                        offset + static_cast<Bytes>(done));
+      });
+      // A write of nothing would loop for ever; no sane file system does it with space left.
+      if (put <= 0) {
+        throw_failure("write", path(), put < 0 ? errno : ENOSPC,
+                      transfer(offset, from.size(), done));
+      }
+      done += static_cast<std::size_t>(put);
+    }
+  }
+
+  void sync() override {
+    if (retry_interrupted([&] { return ::fsync(descriptor_.get()); }) != 0) {
+      throw_failure("sync", path(), errno);
+    }
+  }
+
+  Bytes size() const override { return status_of(descriptor_, path()).st_size; }
+
+ private:
+  static Transfer transfer(Bytes offset, std::size_t wanted, std::size_t got) {
+    return {offset, static_cast<Bytes>(wanted), static_cast<Bytes>(got)};
+  }
+
+  [[noreturn]] void throw_end_of_file(const Transfer& transfer) const {
+    throw IoError(fmt::format(
+        "cannot read '{}' at offset {}: wanted {} bytes, got {}: the file ends there, at {} bytes. "
+        "It was cut short while it was written, copied or downloaded: get it again.",
+        path().string(), transfer.offset, transfer.wanted, transfer.got, size()));
+  }
+
+  Descriptor descriptor_;
+};
+
+}  // namespace
+
+std::unique_ptr<File> PosixFileSystem::open(const fs::path& path) {
+  // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+  Descriptor descriptor = open_descriptor(path, O_RDONLY | O_NONBLOCK, "open");
+  if (!S_ISREG(status_of(descriptor, path).st_mode)) {
+    throw IoError(fmt::format(
+        "cannot open '{}': it is not a regular file. Give the path of a file.", path.string()));
+  }
+  return std::make_unique<PosixFile>(path, std::move(descriptor));
+}
+
+std::unique_ptr<File> PosixFileSystem::create(const fs::path& path) {
+  return std::make_unique<PosixFile>(path,
+                                     open_descriptor(path, O_RDWR | O_CREAT | O_TRUNC, "create"));
+}
+
+bool PosixFileSystem::exists(const fs::path& path) { return try_status_of(path).has_value(); }
+
+bool PosixFileSystem::is_directory(const fs::path& path) {
+  const auto status = try_status_of(path);
+  return status && S_ISDIR(status->st_mode);
+}
+
+std::vector<fs::path> PosixFileSystem::list(const fs::path& directory) {
+  std::vector<fs::path> entries;
+  std::error_code failure;
+  fs::directory_iterator iterator(directory, failure);
+  for (; !failure && iterator != fs::directory_iterator(); iterator.increment(failure)) {
+    entries.push_back(iterator->path());
+  }
+  if (failure) throw_failure("list", directory, failure.value());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+void PosixFileSystem::make_directories(const fs::path& directory) {
+  if (is_directory(directory)) return;
+  if (directory.empty()) throw_failure("make the folder", directory, ENOENT);
+  if (!directory.has_filename()) return make_directories(directory.parent_path());
+  const fs::path parent = parent_of(directory);
+  make_directories(parent);
+  // Another process may make it at the same time, which is as good.
+  if (::mkdir(directory.c_str(), 0777) != 0 && (errno != EEXIST || !is_directory(directory))) {
+    throw_failure("make the folder", directory, errno);
+  }
+  sync_directory(parent);
+}
+
+void PosixFileSystem::rename(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return;
+  const int code = errno;
+  throw_failure(fmt::format("rename to '{}'", to.filename().string()), from, code);
+}
+
+void PosixFileSystem::remove_all(const fs::path& path) {
+  std::error_code failure;
+  fs::remove_all(path, failure);
+  if (failure) throw_failure("remove", path, failure.value());
+}
+
+void PosixFileSystem::sync_directory(const fs::path& directory) {
+  const Descriptor descriptor = open_descriptor(directory, O_RDONLY | O_DIRECTORY, "open");
+  if (retry_interrupted([&] { return ::fsync(descriptor.get()); }) == 0) return;
+  // Some network file systems refuse to sync a folder because its names are already durable.
+  if (errno != EINVAL && errno != ENOTSUP) throw_failure("sync", directory, errno);
+}
+
+}  // namespace ebb::io

@@ -1,0 +1,36 @@
+#include "io/text_file.h"
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+
+namespace ebb::io {
+
+std::string read_text(FileSystem& files, const std::filesystem::path& path, Bytes max_bytes) {
+  const std::unique_ptr<File> file = files.open(path);
+  const Bytes size = file->size();
+  if (size > max_bytes) {
+    throw FormatError(
+        fmt::format("'{}' is too large for what it should be: expected at most {} bytes, found {}. "
+                    "Check that this is the right file.",
+                    path.string(), max_bytes, size));
+  }
+  std::string text(static_cast<std::size_t>(size), '\0');
+  file->read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+void write_text_atomically(FileSystem& files, const std::filesystem::path& path,
+                           std::string_view text) {
+  std::filesystem::path partial = path;
+  partial += ".partial";
+  {
+    const std::unique_ptr<File> file = files.create(partial);
+    file->write(0, std::as_bytes(std::span(text)));
+    file->sync();
+  }
+  files.rename(partial, path);
+  files.sync_directory(parent_of(path));
+}
+
+}  // namespace ebb::io

@@ -1,0 +1,21 @@
+// Small text files (configurations, manifests, results) in one piece.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "io/file_system.h"
+
+namespace ebb::io {
+
+// The whole file. Throws FormatError, before any memory is taken, where it is larger than
+// `max_bytes`.
+std::string read_text(FileSystem& files, const std::filesystem::path& path, Bytes max_bytes);
+
+// Writes `path`.partial, syncs and renames: after a crash at any moment `path` holds its old text
+// or all of the new one. Two writers of one path at the same time are not supported.
+void write_text_atomically(FileSystem& files, const std::filesystem::path& path,
+                           std::string_view text);
+
+}  // namespace ebb::io
