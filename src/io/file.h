@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "ebb/units.h"
 

@@ -1,6 +1,5 @@
 #include "checkpoint/folder.h"
 
-#include <cstring>
 #include <fstream>
 #include <functional>
 

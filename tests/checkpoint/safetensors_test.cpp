@@ -1,6 +1,5 @@
 #include "checkpoint/safetensors.h"
 
-#include <cstring>
 #include <functional>
 #include <random>
 
@@ -8,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "ebb/error.h"
-#include "io/fault_file_system.h"
 #include "io/posix_file_system.h"
 #include "io/temp_folder.h"
 #include "io/text_file.h"
