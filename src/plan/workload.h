@@ -31,12 +31,13 @@ struct TensorRange {
 struct Block {
   std::string name;
   std::int64_t parameters = 0;  // the length of its planes, padding included
-  std::vector<TensorRange> tensors;
-  Cost forward;
-  Cost recompute;
-  Cost backward;
+  std::vector<TensorRange> tensors{};
+  Cost forward{};
+  Cost recompute{};
+  Cost backward{};
   Bytes saved = 0;  // kept from the forward for the backward, besides the block's input
   Bytes forward_work = 0;
+  Bytes recompute_work = 0;
   Bytes backward_work = 0;
 };
 

@@ -1,0 +1,95 @@
+// Training a model under memory limits, and asking beforehand what it would take.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ebb/units.h"
+
+namespace ebb {
+
+// What to train, with what, within what. Fields are named as the command line's flags.
+struct TrainOptions {
+  std::string model;              // a folder with config.json and model.safetensors, or preset:NAME
+  std::vector<std::string> data;  // text files or folders
+  std::string out;                // the run's folder
+
+  // Limits; none means what the machine has.
+  std::optional<Bytes> device_memory;
+  std::optional<Bytes> host_memory;
+
+  // The batch of a step: accumulate micro-batches of micro_batch sequences each.
+  std::int64_t sequence = 512;
+  std::int64_t micro_batch = 4;
+  std::int64_t accumulate = 1;
+
+  // The optimizer: AdamW.
+  double learning_rate = 3e-4;
+  double clip = 1.0;  // of the global gradient norm; 0 for none
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  std::string schedule = "cosine";  // constant, linear, cosine, wsd
+  std::int64_t warmup = 0;
+  std::optional<double> final_share;  // of the learning rate at the end
+  double decay_share = 0.2;           // wsd: the share of the steps that decay
+
+  // Where things live; "auto" leaves it to the plan.
+  std::string states = "auto";  // resident, stream, host
+  std::optional<double> offload_fraction;
+  std::optional<double> host_fraction;
+  std::string state_format = "exact";
+  std::string recompute = "auto";    // none, block, or a number of blocks
+  std::string activations = "auto";  // device, host, or a number of blocks
+  std::optional<std::int64_t> chunk_parameters;
+
+  // The run.
+  std::int64_t steps = 100;
+  std::uint64_t seed = 0;
+  std::string dtype = "bf16";      // or fp32
+  std::string gradients = "auto";  // bf16, fp32; auto: as the weights
+  std::string device = "cpu";
+  int threads = 0;              // 0: as many as the machine lets us use
+  std::int64_t save_every = 0;  // steps; 0: at the end only
+  int keep = 2;                 // checkpoints
+  bool resume = false;
+};
+
+struct StepReport {
+  std::int64_t step = 0;  // from 1
+  std::int64_t steps = 0;
+  double loss = 0;  // mean over the step's tokens
+  double norm = 0;  // of the gradient, before clipping
+  double learning_rate = 0;
+  double tokens_per_second = 0;
+  double seconds_left = 0;  // a prediction from the steps so far
+  Bytes device_bytes = 0;   // the most that was in use so far
+};
+
+// Told what happens, on the thread that called train().
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  virtual void note(const std::string& text) = 0;  // a line for people
+  virtual void step(const StepReport& report) = 0;
+  // Asked after every step; true ends the run after a save.
+  virtual bool stop_requested() { return false; }
+};
+
+struct TrainSummary {
+  std::int64_t steps = 0;  // reached
+  bool stopped = false;    // by stop_requested()
+  std::string checkpoint;  // the folder of the last one
+  std::string json;        // everything measured, as written by --summary
+};
+
+// Throws an ebb::Error; the last checkpoint is good whatever happens.
+TrainSummary train(const TrainOptions& options, TrainObserver& observer);
+
+// The plan as text: who needs how much where, what a step costs. Throws OutOfBudget if nothing fits.
+std::string plan(const TrainOptions& options);
+
+}  // namespace ebb

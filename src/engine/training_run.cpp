@@ -1,0 +1,98 @@
+#include "engine/training_run.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+#include "engine/workload.h"
+
+namespace ebb::engine {
+namespace {
+
+model::Decoder make_decoder(const TrainingSettings& s) {
+  if (s.shape.sequence > s.config.max_positions) {
+    throw ConfigError(fmt::format("--sequence {}: the model knows {} positions only",
+                                  s.shape.sequence, s.config.max_positions));
+  }
+  return model::Decoder(s.config, s.dtype, s.gradient_type, s.shape);
+}
+
+}  // namespace
+
+plan::Plan plan_training(Runtime& runtime, const TrainingSettings& s) {
+  const model::Decoder decoder = make_decoder(s);
+  const plan::Workload work =
+      training_workload(decoder, model::parameters_of(s.config), runtime.model_ops(),
+                        {.accumulate = s.accumulate,
+                         .dtype = s.dtype,
+                         .gradient_type = s.gradient_type,
+                         .format = s.format,
+                         .host_extra = s.host_extra});
+  return plan::make_plan(work, s.wishes, s.limits, runtime.profile());
+}
+
+TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)
+    : settings_(std::move(settings)),
+      plan_(plan_training(runtime, settings_)),
+      parameters_(model::parameters_of(settings_.config)),
+      decoder_(make_decoder(settings_)),
+      map_(map_chunks(parameters_, plan_.program.chunks)),
+      device_ledger_("device", settings_.limits.device),
+      host_ledger_("host", settings_.limits.host),
+      device_reservation_(
+          device_ledger_.reserve("arena", plan_.layout.size_of(plan::Tier::device))),
+      host_reservation_(host_ledger_.reserve("arena", plan_.layout.size_of(plan::Tier::host))),
+      device_arena_("device",
+                    runtime.device().allocate_device(plan_.layout.size_of(plan::Tier::device))),
+      host_arena_("host", runtime.device().allocate_host(plan_.layout.size_of(plan::Tier::host))),
+      tasks_(runtime, decoder_, parameters_, map_, plan_,
+             {.dtype = settings_.dtype,
+              .gradient_type = settings_.gradient_type,
+              .format = settings_.format,
+              .clip = settings_.clip}),
+      executor_(
+          runtime.device(), plan_.program, plan_.layout, device_arena_, host_arena_,
+          [this](TaskRun& run) { tasks_(run); }, settings_.disturbance),
+      store_(executor_, plan_.program, parameters_, map_, settings_.dtype, settings_.format) {
+  const plan::Homes& homes = plan_.program.homes;
+  const Bytes scratch = plan_.workload.scratch;
+  runtime.model_ops().bind_scratch(
+      {executor_.address(homes.scratch, scratch), static_cast<std::size_t>(scratch)});
+  decoder_.fill_table(
+      reinterpret_cast<float*>(executor_.address(homes.tables, plan_.workload.tables)),
+      settings_.shape.sequence);
+  const auto& tasks = plan_.program.tasks;
+  const auto norm = std::find_if(tasks.begin(), tasks.end(),
+                                 [](const plan::Task& task) { return task.op == plan::Op::norm; });
+  norm_task_ = static_cast<plan::TaskId>(norm - tasks.begin());
+}
+
+StepResult TrainingRun::step(std::span<const text::Batch> batches) {
+  // The step before is past its norm, so its batches have been loaded: their memory is free.
+  for (std::size_t m = 0; m < batches.size(); ++m) {
+    std::byte* to = executor_.address(plan_.program.homes.host_batches.at(m), plan_.workload.batch);
+    const Bytes half = plan_.workload.batch / 2;
+    std::memcpy(to, batches[m].tokens.data(), static_cast<std::size_t>(half));
+    std::memcpy(to + half, batches[m].targets.data(), static_cast<std::size_t>(half));
+  }
+  const std::int64_t index = executor_.steps_issued();
+  const std::int64_t step = steps_done_ + 1;
+  const double rate = learning_rate(step);
+  tasks_.set_numbers(index, {.step = step,
+                             .decaying = optim::adamw_step(settings_.adamw, rate, step, true),
+                             .resting = optim::adamw_step(settings_.adamw, rate, step, false)});
+  executor_.issue();
+  executor_.wait(norm_task_);
+  steps_done_ = step;
+  return tasks_.result(index);
+}
+
+Bytes TrainingRun::measured_peak(plan::Tier tier) const {
+  if (tier == plan::Tier::device) return device_arena_.high_water();
+  if (tier == plan::Tier::disk) return 0;
+  return host_arena_.high_water() + host_ledger_.peak() - host_arena_.size();
+}
+
+}  // namespace ebb::engine

@@ -1,0 +1,89 @@
+// A training run in memory: plan, arenas, lanes and parameters. It trains on the batches it is
+// given; files, data and people are others' business.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "engine/chunk_parts.h"
+#include "engine/executor.h"
+#include "engine/parameter_store.h"
+#include "engine/runtime.h"
+#include "engine/training_tasks.h"
+#include "memory/ledger.h"
+#include "model/decoder.h"
+#include "optim/adamw.h"
+#include "optim/schedule.h"
+#include "plan/planner.h"
+#include "text/batches.h"
+
+namespace ebb::engine {
+
+struct TrainingSettings {
+  model::Config config;
+  model::Shape shape;
+  std::int64_t accumulate = 1;
+  DType dtype = DType::bf16;
+  DType gradient_type = DType::bf16;
+  optim::StateFormat format = optim::StateFormat::exact;
+  optim::AdamW adamw;
+  optim::Schedule schedule;
+  double clip = 1.0;
+  plan::Limits limits;
+  plan::Wishes wishes;
+  Bytes host_extra = 0;  // host memory that the caller will take from the ledger itself
+  Disturbance disturbance;
+};
+
+// The plan alone, without taking any memory.
+plan::Plan plan_training(Runtime& runtime, const TrainingSettings& settings);
+
+class TrainingRun {
+ public:
+  // Plans (or throws OutOfBudget) and takes all memory. Parameters are undefined until filled.
+  TrainingRun(Runtime& runtime, TrainingSettings settings);
+
+  // One step with `accumulate` batches. Returns when the loss and the norm are known; the rest of
+  // the step may still be under way. Throws the first failure of any lane; the weights and states
+  // are then lost unless the failure is a NumericsError.
+  StepResult step(std::span<const text::Batch> batches);
+  // Waits for all that is under way.
+  void finish() { executor_.drain(); }
+
+  // Steps done so far in the life of the model; sets the schedule and the bias corrections.
+  std::int64_t steps_done() const { return steps_done_; }
+  void set_steps_done(std::int64_t steps) { steps_done_ = steps; }
+  double learning_rate(std::int64_t step) const {
+    return optim::learning_rate(settings_.schedule, step);
+  }
+
+  ParameterStore& store() { return store_; }
+  const TrainingSettings& settings() const { return settings_; }
+  const plan::Plan& plan() const { return plan_; }
+  const Executor& executor() const { return executor_; }
+  memory::Ledger& host_ledger() { return host_ledger_; }
+
+  // From what tasks touched and what was reserved beside the arenas.
+  Bytes measured_peak(plan::Tier tier) const;
+
+ private:
+  TrainingSettings settings_;
+  plan::Plan plan_;
+  model::Parameters parameters_;
+  model::Decoder decoder_;
+  ChunkMap map_;
+  memory::Ledger device_ledger_;
+  memory::Ledger host_ledger_;
+  memory::Reservation device_reservation_;
+  memory::Reservation host_reservation_;
+  memory::Arena device_arena_;
+  memory::Arena host_arena_;
+  TrainingTasks tasks_;
+  Executor executor_;
+  ParameterStore store_;
+  plan::TaskId norm_task_ = -1;
+  std::int64_t steps_done_ = 0;
+};
+
+}  // namespace ebb::engine

@@ -1,0 +1,315 @@
+#include "engine/training_tasks.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+
+namespace ebb::engine {
+
+using kernels::StepScale;
+using plan::Op;
+using plan::Role;
+using plan::Site;
+
+namespace {
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+}  // namespace
+
+TrainingTasks::TrainingTasks(Runtime& runtime, const model::Decoder& decoder,
+                             const model::Parameters& parameters, const ChunkMap& map,
+                             const plan::Plan& plan, const Settings& settings)
+    : runtime_(runtime),
+      decoder_(decoder),
+      parameters_(parameters),
+      map_(map),
+      plan_(plan),
+      settings_(settings),
+      chunks_of_block_(parameters.blocks.size()) {
+  for (std::size_t c = 0; c < plan.program.chunks.size(); ++c) {
+    chunks_of_block_[at(plan.program.chunks[c].block)].push_back(static_cast<int>(c));
+  }
+}
+
+void TrainingTasks::operator()(TaskRun& run) {
+  switch (run.task.op) {
+    case Op::load_batch: return load_batch(run);
+    case Op::embed: return embed(run);
+    case Op::forward:
+    case Op::recompute: return forward(run);
+    case Op::head: return head(run);
+    case Op::backward: return backward(run);
+    case Op::embed_backward: return embed_backward(run);
+    case Op::add_gradient: return add_gradient(run);
+    case Op::finish_gradient: return finish_gradient(run);
+    case Op::host_add_gradient: return host_add_gradient(run);
+    case Op::host_finish_gradient: return host_finish_gradient(run);
+    case Op::norm: return norm(run);
+    case Op::update: return update(run, false);
+    case Op::host_update: return update(run, true);
+    case Op::send_input: {
+      const Bytes bytes = work().input;
+      return run.copy_down(run.at(Role::host_input, bytes), run.read(Role::input, bytes), bytes);
+    }
+    case Op::fetch_input: {
+      const Bytes bytes = work().input;
+      return run.copy_up(run.at(Role::input, bytes), run.read(Role::host_input, bytes), bytes);
+    }
+    case Op::send_gradient: {
+      const Bytes element = work().gradient_bytes;
+      const Bytes bytes = chunk(run).count * element;
+      return run.copy_down(
+          run.at(Role::host_gradient, bytes),
+          run.read(Role::gradient, gradient_bytes(run)) + chunk(run).first * element, bytes);
+    }
+    case Op::gather_report: {
+      const Bytes bytes = 8 * (work().micro_batches + map_.squares);
+      return run.copy_down(run.at(Role::host_report, bytes), run.read(Role::report, bytes), bytes);
+    }
+    case Op::spread_scale: {
+      constexpr Bytes bytes = sizeof(StepScale);
+      return run.copy_up(run.at(Role::scale, bytes), run.read(Role::host_scale, bytes), bytes);
+    }
+    case Op::fetch_state: {
+      const Bytes bytes = work().state_bytes(chunk(run).count);
+      return run.copy_up(run.at(Role::state, bytes), run.read(Role::host_state, bytes), bytes);
+    }
+    case Op::send_state: {
+      const Bytes bytes = work().state_bytes(chunk(run).count);
+      return run.copy_down(run.at(Role::host_state, bytes), run.read(Role::state, bytes), bytes);
+    }
+    case Op::send_weight: {
+      const Bytes bytes = chunk(run).count * work().weight_bytes;
+      return run.copy_up(
+          run.at(Role::weights, weights_bytes(run)) + chunk(run).first * work().weight_bytes,
+          run.read(Role::host_weights, bytes), bytes);
+    }
+    case Op::load_tokens:
+    case Op::decode:
+    case Op::logits: break;
+  }
+  throw Error(fmt::format("a training program has no task '{}'", name_of(run.task.op)));
+}
+
+const plan::Block& TrainingTasks::block(const TaskRun& run) const {
+  return work().blocks[at(run.task.block)];
+}
+const plan::Chunk& TrainingTasks::chunk(const TaskRun& run) const {
+  return plan_.program.chunks[at(run.task.chunk)];
+}
+Bytes TrainingTasks::weights_bytes(const TaskRun& run) const {
+  return block(run).parameters * work().weight_bytes;
+}
+Bytes TrainingTasks::gradient_bytes(const TaskRun& run) const {
+  return block(run).parameters * work().gradient_bytes;
+}
+std::span<const std::int32_t> TrainingTasks::ids(TaskRun& run, bool targets) const {
+  const auto* first = reinterpret_cast<const std::int32_t*>(run.read(Role::batch, work().batch));
+  return {first + (targets ? work().tokens : 0), at(work().tokens)};
+}
+double* TrainingTasks::squares(std::byte* report) const {
+  return reinterpret_cast<double*>(report) + work().micro_batches;
+}
+
+void TrainingTasks::load_batch(TaskRun& run) {
+  run.copy_up(run.at(Role::batch, work().batch), run.read(Role::host_batch, work().batch),
+              work().batch);
+}
+
+void TrainingTasks::embed(TaskRun& run) {
+  decoder_.embed(runtime_.model_ops(), run.read(Role::weights, weights_bytes(run)), ids(run, false),
+                 run.at(Role::output, work().input));
+}
+
+void TrainingTasks::forward(TaskRun& run) {
+  run.at(Role::scratch, work().scratch);
+  decoder_.forward(runtime_.model_ops(), run.read(Role::weights, weights_bytes(run)),
+                   reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
+                   run.read(Role::input, work().input), run.at(Role::output, work().input),
+                   run.carver(Role::saved), run.carver(Role::work));
+}
+
+void TrainingTasks::head(TaskRun& run) {
+  run.at(Role::scratch, work().scratch);
+  const auto tokens = static_cast<double>(work().tokens * work().micro_batches);
+  const model::HeadMemory memory{
+      .weights = run.read(Role::weights, weights_bytes(run)),
+      .embedding = run.read(Role::head_weights, work().blocks[0].parameters * work().weight_bytes),
+      .gradient = run.at(Role::gradient, gradient_bytes(run)),
+      .tied_sum = run.at(Role::tied_sum, work().tied_sum),
+      .loss = reinterpret_cast<double*>(run.at(Role::report, 8 * work().micro_batches)) +
+              run.task.micro,
+      .scale = static_cast<float>(1.0 / tokens)};
+  decoder_.head(runtime_.model_ops(), memory, run.read(Role::input, work().input), ids(run, true),
+                run.at(Role::residual, work().input), run.carver(Role::work));
+}
+
+void TrainingTasks::backward(TaskRun& run) {
+  run.at(Role::scratch, work().scratch);
+  const model::BackwardMemory memory{
+      .weights = run.read(Role::weights, weights_bytes(run)),
+      .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
+      .input = run.read(Role::input, work().input),
+      .residual = run.at(Role::residual, work().input),
+      .gradient = run.at(Role::gradient, gradient_bytes(run))};
+  decoder_.backward(runtime_.model_ops(), memory, run.carver(Role::saved), run.carver(Role::work));
+}
+
+void TrainingTasks::embed_backward(TaskRun& run) {
+  decoder_.embed_backward(runtime_.model_ops(), ids(run, false),
+                          run.read(Role::residual, work().input),
+                          run.at(Role::tied_sum, work().tied_sum),
+                          run.at(Role::gradient, gradient_bytes(run)), run.carver(Role::work));
+}
+
+// Of two micro-batches the first's gradient is itself the sum so far and is kept as it is; of more,
+// the sum is fp32 from the start.
+void TrainingTasks::accumulate(kernels::OptimizerOps& ops, std::byte* sum,
+                               const std::byte* gradient, std::int64_t count, bool first,
+                               const TaskRun& run) {
+  if (work().micro_batches == 2) {
+    run.stream.copy(sum, gradient, count * work().gradient_bytes);
+    return;
+  }
+  if (first) runtime_.model_ops().fill_zero(sum, count * 4);
+  ops.add_gradient(reinterpret_cast<float*>(sum), gradient, settings_.gradient_type, count);
+}
+
+void TrainingTasks::add_gradient(TaskRun& run) {
+  const std::byte* gradient = run.read(Role::gradient, gradient_bytes(run));
+  std::byte* sum = run.at(Role::sum, block(run).parameters * work().sum_bytes());
+  for (const int c : chunks_of_block_[at(run.task.block)]) {
+    const plan::Chunk& part = plan_.program.chunks[at(c)];
+    if (part.site == Site::host) continue;
+    accumulate(runtime_.device_optimizer(), sum + part.first * work().sum_bytes(),
+               gradient + part.first * work().gradient_bytes, part.count, run.task.micro == 0, run);
+  }
+}
+
+void TrainingTasks::finish_gradient(TaskRun& run) {
+  const bool summed = work().micro_batches > 1;
+  kernels::OptimizerOps& ops = runtime_.device_optimizer();
+  std::byte* gradient = run.at(Role::gradient, gradient_bytes(run));
+  const std::byte* sum = run.read(Role::sum, block(run).parameters * work().sum_bytes());
+  double* to = squares(run.at(Role::report, 8 * (work().micro_batches + map_.squares)));
+  const DType sum_type = work().micro_batches == 2 ? settings_.gradient_type : DType::f32;
+  for (const int c : chunks_of_block_[at(run.task.block)]) {
+    const plan::Chunk& cell = plan_.program.chunks[at(c)];
+    if (summed && cell.site == Site::host) continue;
+    for (const ChunkPart& part : map_.parts[at(c)]) {
+      const std::int64_t first = cell.first + part.in_chunk;
+      std::byte* data = gradient + first * work().gradient_bytes;
+      if (summed) {
+        ops.finish_gradient(data, settings_.gradient_type, sum + first * work().sum_bytes(),
+                            sum_type, part.count);
+      }
+      ops.square_sums(to + part.first_square, data, settings_.gradient_type, part.count);
+    }
+  }
+}
+
+void TrainingTasks::host_add_gradient(TaskRun& run) {
+  const std::int64_t count = chunk(run).count;
+  std::byte* sum = run.at(Role::host_sum, count * work().sum_bytes());
+  const std::byte* gradient = run.read(Role::host_gradient, count * work().gradient_bytes);
+  if (work().micro_batches == 2) {
+    std::memcpy(sum, gradient, at(count * work().gradient_bytes));
+    return;
+  }
+  if (run.task.micro == 0) std::memset(sum, 0, at(count * 4));
+  runtime_.host_optimizer().add_gradient(reinterpret_cast<float*>(sum), gradient,
+                                         settings_.gradient_type, count);
+}
+
+void TrainingTasks::host_finish_gradient(TaskRun& run) {
+  kernels::OptimizerOps& ops = runtime_.host_optimizer();
+  const std::int64_t count = chunk(run).count;
+  std::byte* gradient = run.at(Role::host_gradient, count * work().gradient_bytes);
+  const std::byte* sum = run.read(Role::host_sum, count * work().sum_bytes());
+  double* to = squares(run.at(Role::host_squares, 8 * (work().micro_batches + map_.squares)));
+  const DType sum_type = work().micro_batches == 2 ? settings_.gradient_type : DType::f32;
+  for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
+    std::byte* data = gradient + part.in_chunk * work().gradient_bytes;
+    ops.finish_gradient(data, settings_.gradient_type, sum + part.in_chunk * work().sum_bytes(),
+                        sum_type, part.count);
+    ops.square_sums(to + part.first_square, data, settings_.gradient_type, part.count);
+  }
+}
+
+void TrainingTasks::norm(TaskRun& run) {
+  const Bytes bytes = 8 * (work().micro_batches + map_.squares);
+  std::byte* report = run.at(Role::host_report, bytes);
+  double* all = squares(report);
+  // Sums of squares that the host made itself take the place of those that did not come down.
+  if (work().micro_batches > 1) {
+    const double* own = squares(run.at(Role::host_squares, bytes));
+    for (std::size_t c = 0; c < map_.parts.size(); ++c) {
+      if (plan_.program.chunks[c].site != Site::host) continue;
+      for (const ChunkPart& part : map_.parts[c]) {
+        std::copy_n(own + part.first_square, kernels::norm_blocks(part.count),
+                    all + part.first_square);
+      }
+    }
+  }
+  std::vector<std::span<const double>> tensors;
+  tensors.reserve(parameters_.all.size());
+  for (std::size_t p = 0; p < parameters_.all.size(); ++p) {
+    tensors.emplace_back(all + map_.first_square[p],
+                         at(kernels::norm_blocks(parameters_.all[p].count())));
+  }
+  const optim::Norm norm = optim::global_norm(tensors, settings_.clip);
+
+  double loss = 0;
+  for (std::int64_t m = 0; m < work().micro_batches; ++m)
+    loss += reinterpret_cast<double*>(report)[m];
+  const auto tokens = static_cast<double>(work().tokens * work().micro_batches);
+  results_[slot(run.step)] = {.loss = loss / tokens, .norm = norm.value};
+  *reinterpret_cast<StepScale*>(run.at(Role::host_scale, sizeof(StepScale))) = norm.scale;
+  if (norm.scale.apply == 0) {
+    const std::int64_t bad = norm.first_bad_tensor;
+    throw NumericsError(fmt::format(
+        "step {}: the gradient norm is not finite (loss {}); the first tensor whose gradient is "
+        "not "
+        "finite is {}. Weights and states are those of the step before. A lower --learning-rate, a "
+        "longer --warmup or --dtype fp32 may help.",
+        numbers_[slot(run.step)].step, results_[slot(run.step)].loss,
+        bad < 0 ? std::string("none alone: the sum of squares overflows")
+                : parameters_.all[at(bad)].name));
+  }
+}
+
+void TrainingTasks::update(TaskRun& run, bool on_host) {
+  const plan::Chunk& cell = chunk(run);
+  const Bytes weight_bytes = cell.count * work().weight_bytes;
+  const Bytes gradient_size = cell.count * work().gradient_bytes;
+  const Bytes state_size = work().state_bytes(cell.count);
+  std::byte* weight =
+      on_host ? run.at(Role::host_weights, weight_bytes)
+              : run.at(Role::weights, weights_bytes(run)) + cell.first * work().weight_bytes;
+  const std::byte* gradient =
+      on_host ? run.read(Role::host_gradient, gradient_size)
+              : run.read(Role::gradient, gradient_bytes(run)) + cell.first * work().gradient_bytes;
+  const optim::StatePlanes planes =
+      optim::planes(run.at(on_host ? Role::host_state : Role::state, state_size), settings_.format,
+                    settings_.dtype, cell.count);
+  const auto* scale = reinterpret_cast<const StepScale*>(
+      run.read(on_host ? Role::host_scale : Role::scale, sizeof(StepScale)));
+  kernels::OptimizerOps& ops = on_host ? runtime_.host_optimizer() : runtime_.device_optimizer();
+  const StepNumbers& numbers = numbers_[slot(run.step)];
+  for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
+    ops.adamw({.weight = weight + part.in_chunk * work().weight_bytes,
+               .weight_type = settings_.dtype,
+               .low = planes.low == nullptr ? nullptr : planes.low + part.in_chunk,
+               .first = planes.first + part.in_chunk,
+               .second = planes.second + part.in_chunk,
+               .gradient = gradient + part.in_chunk * work().gradient_bytes,
+               .gradient_type = settings_.gradient_type,
+               .count = part.count},
+              part.decays ? numbers.decaying : numbers.resting, scale);
+  }
+}
+
+}  // namespace ebb::engine

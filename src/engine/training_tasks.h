@@ -1,0 +1,96 @@
+// What the tasks of a training program do. One small function a kind of task; all the knowledge of
+// order, addresses and lanes is the program's and the executor's.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/chunk_parts.h"
+#include "engine/executor.h"
+#include "engine/runtime.h"
+#include "kernels/optimizer_ops.h"
+#include "model/decoder.h"
+#include "optim/clip.h"
+#include "optim/format.h"
+#include "plan/planner.h"
+
+namespace ebb::engine {
+
+// What differs from step to step.
+struct StepNumbers {
+  std::int64_t step = 0;  // from 1
+  kernels::AdamWStep decaying;
+  kernels::AdamWStep resting;
+};
+
+struct StepResult {
+  double loss = 0;
+  double norm = 0;
+};
+
+class TrainingTasks {
+ public:
+  struct Settings {
+    DType dtype = DType::bf16;
+    DType gradient_type = DType::bf16;
+    optim::StateFormat format = optim::StateFormat::exact;
+    double clip = 1.0;
+  };
+
+  // Keeps references to all of it.
+  TrainingTasks(Runtime& runtime, const model::Decoder& decoder,
+                const model::Parameters& parameters, const ChunkMap& map, const plan::Plan& plan,
+                const Settings& settings);
+
+  // Runs on the task's lane.
+  void operator()(TaskRun& run);
+
+  // Set before step number `index` (from 0) is issued; read by its tasks, which can still run while
+  // the next step's are issued.
+  void set_numbers(std::int64_t index, const StepNumbers& numbers) {
+    numbers_[slot(index)] = numbers;
+  }
+  // Valid once the step's norm task has ended.
+  StepResult result(std::int64_t index) const { return results_[slot(index)]; }
+
+ private:
+  static std::size_t slot(std::int64_t index) { return static_cast<std::size_t>(index % 2); }
+  const plan::Workload& work() const { return plan_.workload; }
+  const plan::Block& block(const TaskRun& run) const;
+  const plan::Chunk& chunk(const TaskRun& run) const;
+  Bytes weights_bytes(const TaskRun& run) const;
+  Bytes gradient_bytes(const TaskRun& run) const;
+  std::span<const std::int32_t> ids(TaskRun& run, bool targets) const;
+  // The sums of squares within a report.
+  double* squares(std::byte* report) const;
+
+  void load_batch(TaskRun& run);
+  void embed(TaskRun& run);
+  void forward(TaskRun& run);
+  void head(TaskRun& run);
+  void backward(TaskRun& run);
+  void embed_backward(TaskRun& run);
+  void add_gradient(TaskRun& run);
+  void finish_gradient(TaskRun& run);
+  void host_add_gradient(TaskRun& run);
+  void host_finish_gradient(TaskRun& run);
+  void norm(TaskRun& run);
+  void update(TaskRun& run, bool on_host);
+
+  // Adds a micro-batch's gradient to a sum; the first one starts it.
+  void accumulate(kernels::OptimizerOps& ops, std::byte* sum, const std::byte* gradient,
+                  std::int64_t count, bool first, const TaskRun& run);
+
+  Runtime& runtime_;
+  const model::Decoder& decoder_;
+  const model::Parameters& parameters_;
+  const ChunkMap& map_;
+  const plan::Plan& plan_;
+  Settings settings_;
+  std::vector<std::vector<int>> chunks_of_block_;
+  std::array<StepNumbers, 2> numbers_;
+  std::array<StepResult, 2> results_;
+};
+
+}  // namespace ebb::engine

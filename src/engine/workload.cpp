@@ -1,0 +1,137 @@
+#include "engine/workload.h"
+
+#include <algorithm>
+
+#include "kernels/counting_ops.h"
+#include "kernels/optimizer_ops.h"
+
+namespace ebb::engine {
+namespace {
+
+using memory::Carver;
+
+// Addresses that nobody follows, for code that only counts.
+std::byte* nowhere() { return Carver::measuring().take(0); }
+std::span<const std::int32_t> no_ids(std::int64_t count) {
+  return {reinterpret_cast<const std::int32_t*>(nowhere()), static_cast<std::size_t>(count)};
+}
+
+class Measurer {
+ public:
+  Measurer(const model::Decoder& decoder, const kernels::ModelOps& backend)
+      : decoder_(decoder), ops_(backend) {}
+
+  void embedding(plan::Block& block) {
+    const auto ids = no_ids(decoder_.shape().tokens());
+    block.forward = cost([&] { decoder_.embed(ops_, nowhere(), ids, nowhere()); });
+    Carver work = Carver::measuring();
+    block.backward =
+        cost([&] { decoder_.embed_backward(ops_, ids, nowhere(), nowhere(), nowhere(), work); });
+    block.backward_work = work.used();
+  }
+
+  void transformer(plan::Block& block) {
+    const auto* tables = reinterpret_cast<const float*>(nowhere());
+    Carver saved = Carver::measuring();
+    Carver forward_work = Carver::measuring();
+    block.forward = cost([&] {
+      decoder_.forward(ops_, nowhere(), tables, nowhere(), nowhere(), saved, forward_work);
+    });
+    block.saved = saved.used();
+    block.forward_work = forward_work.used();
+    Carver again = Carver::measuring();
+    Carver again_work = Carver::measuring();
+    block.recompute = cost(
+        [&] { decoder_.forward(ops_, nowhere(), tables, nowhere(), nullptr, again, again_work); });
+    block.recompute_work = again_work.used();
+    Carver backward_saved = Carver::measuring();
+    Carver backward_work = Carver::measuring();
+    block.backward = cost([&] {
+      decoder_.backward(ops_,
+                        {.weights = nowhere(),
+                         .tables = tables,
+                         .input = nowhere(),
+                         .residual = nowhere(),
+                         .gradient = nowhere()},
+                        backward_saved, backward_work);
+    });
+    block.backward_work = backward_work.used();
+  }
+
+  void head(plan::Block& block) {
+    Carver work = Carver::measuring();
+    block.backward = cost([&] {
+      decoder_.head(ops_,
+                    {.weights = nowhere(),
+                     .embedding = nowhere(),
+                     .gradient = nowhere(),
+                     .tied_sum = nowhere(),
+                     .loss = reinterpret_cast<double*>(nowhere())},
+                    nowhere(), no_ids(decoder_.shape().tokens()), nowhere(), work);
+    });
+    block.backward_work = work.used();
+  }
+
+  Bytes scratch() const { return scratch_; }
+
+ private:
+  template <class Run>
+  plan::Cost cost(Run run) {
+    run();
+    const auto count = ops_.take();
+    scratch_ = std::max(scratch_, count.scratch);
+    return {.flops = count.flops, .bytes = count.bytes};
+  }
+
+  const model::Decoder& decoder_;
+  kernels::CountingOps ops_;
+  Bytes scratch_ = 0;
+};
+
+}  // namespace
+
+plan::Workload training_workload(const model::Decoder& decoder, const model::Parameters& parameters,
+                                 const kernels::ModelOps& backend, const TrainingShape& shape) {
+  plan::Workload work;
+  for (const model::ParameterBlock& from : parameters.blocks) {
+    plan::Block block{.name = from.name, .parameters = from.length};
+    for (const int p : from.parameters) {
+      const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
+      block.tensors.push_back({parameter.first, parameter.count()});
+    }
+    work.blocks.push_back(std::move(block));
+  }
+  Measurer measure(decoder, backend);
+  measure.embedding(work.blocks.front());
+  measure.head(work.blocks.back());
+  // The transformer blocks are alike: one is measured.
+  plan::Block& first = work.blocks[1];
+  measure.transformer(first);
+  for (std::size_t b = 2; b + 1 < work.blocks.size(); ++b) {
+    plan::Block& block = work.blocks[b];
+    block.forward = first.forward;
+    block.recompute = first.recompute;
+    block.backward = first.backward;
+    block.saved = first.saved;
+    block.forward_work = first.forward_work;
+    block.recompute_work = first.recompute_work;
+    block.backward_work = first.backward_work;
+  }
+
+  work.micro_batches = shape.accumulate;
+  work.tokens = decoder.shape().tokens();
+  work.batch = 2 * work.tokens * static_cast<Bytes>(sizeof(std::int32_t));
+  work.input = decoder.input_bytes();
+  work.tied_sum = decoder.tied_sum_bytes();
+  work.scratch = measure.scratch();
+  work.tables = decoder.table_bytes(decoder.shape().sequence);
+  work.weight_bytes = size_of(shape.dtype);
+  work.gradient_bytes = size_of(shape.gradient_type);
+  if (shape.dtype == DType::bf16) work.state_planes.push_back(2);
+  work.state_planes.insert(work.state_planes.end(), {4, 4});
+  work.norm_block = kernels::kNormBlock;
+  work.host_extra = shape.host_extra;
+  return work;
+}
+
+}  // namespace ebb::engine

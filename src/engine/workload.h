@@ -1,0 +1,23 @@
+// The numbers the planner works with, found by running the model's own code with ops that count and
+// carvers that measure.
+#pragma once
+
+#include "kernels/model_ops.h"
+#include "model/decoder.h"
+#include "optim/format.h"
+#include "plan/workload.h"
+
+namespace ebb::engine {
+
+struct TrainingShape {
+  std::int64_t accumulate = 1;
+  DType dtype = DType::bf16;
+  DType gradient_type = DType::bf16;
+  optim::StateFormat format = optim::StateFormat::exact;
+  Bytes host_extra = 0;
+};
+
+plan::Workload training_workload(const model::Decoder&, const model::Parameters&,
+                                 const kernels::ModelOps& backend, const TrainingShape&);
+
+}  // namespace ebb::engine

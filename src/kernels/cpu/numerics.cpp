@@ -1,0 +1,24 @@
+#include "kernels/cpu/numerics.h"
+
+#include <fmt/format.h>
+#include <hwy/highway.h>
+#include <oneapi/dnnl/dnnl.h>
+
+#include "kernels/cpu/tile_matmul.h"
+
+namespace ebb::kernels {
+
+// Raised whenever a kernel's order of operations or the grid of matrix tiles changes.
+constexpr int kRevision = 1;
+
+Json cpu_numerics() {
+  const dnnl_version_t* version = dnnl_version();
+  const std::int64_t best = hwy::SupportedTargets() & -hwy::SupportedTargets();
+  return {{"revision", kRevision},
+          {"instructions", hwy::TargetName(best)},
+          {"onednn", fmt::format("{}.{}.{}", version->major, version->minor, version->patch)},
+          {"onednn_instructions", static_cast<int>(dnnl_get_effective_cpu_isa())},
+          {"bf16_products", TileCache::has_bf16_products()}};
+}
+
+}  // namespace ebb::kernels

@@ -1,0 +1,10 @@
+// What the CPU kernels' bits depend on besides shapes and values: part of the numerics key.
+#pragma once
+
+#include "base/json.h"
+
+namespace ebb::kernels {
+
+Json cpu_numerics();
+
+}  // namespace ebb::kernels
