@@ -1,0 +1,82 @@
+// The promise: placement never changes the numbers. Every plan gives bit-identical weights and
+// moments for one numerics key.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "engine/small_runs.h"
+#include "plan/explain.h"
+
+namespace ebb::engine {
+namespace {
+
+struct Placement {
+  std::string name;
+  plan::Wishes wishes;
+  int threads = 2;
+  Disturbance disturbance = {};
+};
+
+plan::Wishes wishes(plan::Site site, double fraction, double host_fraction = -1,
+                    std::int64_t recompute = 0, std::int64_t inputs = 0,
+                    std::int64_t chunk = 8192) {
+  plan::Wishes w{.site = site,
+                 .offload_fraction = fraction,
+                 .host_fraction = {},
+                 .recompute_blocks = recompute,
+                 .host_inputs = inputs,
+                 .chunk_parameters = chunk};
+  if (host_fraction >= 0) w.host_fraction = host_fraction;
+  return w;
+}
+
+std::vector<Placement> placements() {
+  using enum plan::Site;
+  return {
+      {"resident, one thread", wishes(resident, 0), 1},
+      {"stream all", wishes(stream, 1)},
+      {"stream all, one thread", wishes(stream, 1), 1},
+      {"host all", wishes(host, 1)},
+      {"stream half", wishes(stream, 0.5)},
+      {"host a third", wishes(host, 0.33)},
+      {"stream and host", wishes(stream, 0.9, 0.4)},
+      {"small chunks", wishes(stream, 0.8, 0.3, 0, 0, 4096)},
+      {"huge chunks", wishes(stream, 0.8, 0.3, 0, 0, 1 << 20)},
+      {"recompute", wishes(resident, 0, -1, 3)},
+      {"recompute one block", wishes(stream, 1, -1, 1)},
+      {"inputs on the host", wishes(resident, 0, -1, 0, 3)},
+      {"recompute, inputs on the host", wishes(stream, 1, 0.5, 3, 3)},
+      {"two inputs on the host, host", wishes(host, 1, -1, 3, 2), 3},
+  };
+}
+
+class PlacementTest : public testing::TestWithParam<std::tuple<DType, int>> {};
+
+TEST_P(PlacementTest, GivesTheSameBitsAsResident) {
+  const auto [dtype, accumulate] = GetParam();
+  TrainingSettings settings = small_settings();
+  settings.dtype = settings.gradient_type = dtype;
+  settings.accumulate = accumulate;
+  const Outcome expected = train_small(settings);
+  EXPECT_LT(expected.losses.back(), expected.losses.front());
+  for (const Placement& placement : placements()) {
+    settings.wishes = placement.wishes;
+    const Outcome found = train_small(settings, placement.threads);
+    EXPECT_EQ(found.weights, expected.weights) << placement.name;
+    EXPECT_EQ(found.moments, expected.moments) << placement.name;
+    EXPECT_EQ(found.losses, expected.losses) << placement.name;
+    EXPECT_EQ(found.predicted_device, found.measured_device) << placement.name;
+    EXPECT_EQ(found.predicted_host, found.measured_host) << placement.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PlacementTest,
+                         testing::Combine(testing::Values(DType::bf16, DType::f32),
+                                          testing::Values(1, 2, 4)),
+                         [](const auto& info) {
+                           return fmt::format("{}_accumulate{}", name_of(std::get<0>(info.param)),
+                                              std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace ebb::engine
