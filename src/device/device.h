@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,6 +11,10 @@
 #include "ebb/units.h"
 
 namespace ebb::device {
+
+// What a stream is for: kernels, copies over the link, or work of the CPU. On a GPU the first two
+// are queues of the driver and the third is a thread; on the cpu device all are threads.
+enum class StreamKind : std::uint8_t { compute, copy, host };
 
 // A point in a stream's order. Recording it again moves it.
 class Event {
@@ -38,6 +43,8 @@ class Stream {
 
   // Inside work only. Memory of any tier of this device; the ranges do not overlap.
   virtual void copy(void* to, const void* from, Bytes bytes) = 0;
+  // Inside work only. Sets every byte.
+  virtual void fill(void* to, std::uint8_t value, Bytes bytes) = 0;
 };
 
 // Memory that is given back with the object. Not initialised beyond what the system does.
@@ -61,8 +68,9 @@ class Device {
   virtual Bytes device_memory() const = 0;
   virtual Bytes host_memory() const = 0;
 
-  virtual std::unique_ptr<Stream> create_stream(std::string name) = 0;
-  virtual std::unique_ptr<Event> create_event() = 0;
+  virtual std::unique_ptr<Stream> create_stream(StreamKind kind, std::string name) = 0;
+  // An event that streams of this kind record; streams of any kind of this device can wait for it.
+  virtual std::unique_ptr<Event> create_event(StreamKind recorder) = 0;
   // Exact sizes; throws DeviceError that says how much was wanted.
   virtual std::unique_ptr<Buffer> allocate_device(Bytes bytes) = 0;
   virtual std::unique_ptr<Buffer> allocate_host(Bytes bytes) = 0;

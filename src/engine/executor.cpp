@@ -1,7 +1,6 @@
 #include "engine/executor.h"
 
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include <fmt/format.h>
@@ -18,6 +17,16 @@ using plan::TaskId;
 namespace {
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+device::StreamKind kind_of(plan::Lane lane) {
+  switch (lane) {
+    case plan::Lane::compute: return device::StreamKind::compute;
+    case plan::Lane::up:
+    case plan::Lane::down: return device::StreamKind::copy;
+    case plan::Lane::host: break;
+  }
+  return device::StreamKind::host;
+}
 
 }  // namespace
 
@@ -58,10 +67,15 @@ Executor::Executor(device::Device& device, const plan::Program& program, const p
       host_arena_(host_arena),
       body_(std::move(body)),
       disturbance_(disturbance),
-      side_(device.create_stream("side")) {
-  for (std::size_t i = 0; i < program.tasks.size(); ++i) ended_.push_back(device.create_event());
+      side_(device.create_stream(device::StreamKind::copy, "side")) {
+  for (auto& events : ended_) {
+    for (const plan::Task& task : program.tasks) {
+      events.push_back(device.create_event(kind_of(task.lane)));
+    }
+  }
   for (const plan::Lane lane : plan::kLanes) {
-    lanes_[engine::at(static_cast<int>(lane))] = device.create_stream(std::string(name_of(lane)));
+    lanes_[static_cast<std::size_t>(lane)] =
+        device.create_stream(kind_of(lane), std::string(name_of(lane)));
   }
   if (disturbance_.poison) find_poisonable();
 }
@@ -71,12 +85,16 @@ Executor::~Executor() {
 }
 
 void Executor::issue() {
+  auto& now = ended_[engine::at(step_ % 2)];
+  auto& before = ended_[engine::at((step_ + 1) % 2)];
   for (TaskId id = 0; id < static_cast<TaskId>(program_.tasks.size()); ++id) {
     const plan::Task& task = program_.tasks[engine::at(id)];
     device::Stream& lane = *lanes_[engine::at(static_cast<int>(task.lane))];
-    for (const plan::Wait& wait : task.waits) lane.wait(*ended_[engine::at(wait.task)]);
+    for (const plan::Wait& wait : task.waits) {
+      lane.wait(*(wait.previous_step ? before : now)[engine::at(wait.task)]);
+    }
     lane.submit([this, id, step = step_] { run(id, step); });
-    lane.record(*ended_[engine::at(id)]);
+    lane.record(*now[engine::at(id)]);
   }
   ++step_;
 }
@@ -90,7 +108,7 @@ void Executor::run(TaskId id, std::int64_t step) {
     if (disturbance_.poison) {
       for (const plan::Use& use : task.uses) {
         const plan::Object& object = program_.objects[engine::at(use.object)];
-        if (!object.persistent && object.first == id) poison(use.object);
+        if (!object.persistent && object.first == id) poison(use.object, *lanes_[lane]);
       }
     }
     const auto start = std::chrono::steady_clock::now();
@@ -101,7 +119,7 @@ void Executor::run(TaskId id, std::int64_t step) {
     }
     busy_nanoseconds_[lane] += (std::chrono::steady_clock::now() - start).count();
     if (disturbance_.poison) {
-      for (const ObjectId object : dead_after_[engine::at(id)]) poison(object);
+      for (const ObjectId object : dead_after_[engine::at(id)]) poison(object, *lanes_[lane]);
     }
   } catch (...) {
     fail(std::current_exception());
@@ -120,7 +138,7 @@ void Executor::rethrow_failure() {
 }
 
 void Executor::wait(TaskId task) {
-  ended_[engine::at(task)]->synchronize();
+  ended_[engine::at((step_ - 1) % 2)][engine::at(task)]->synchronize();
   if (failed_) drain();
 }
 
@@ -139,6 +157,11 @@ std::byte* Executor::address(ObjectId id, Bytes bytes) {
   memory::Arena& memory = arena(object.tier);
   memory.touch(offset, plan::align_up(bytes));
   return memory.at(offset, bytes);
+}
+
+void Executor::copy_now(void* to, const void* from, Bytes bytes) {
+  side_->submit([&] { side_->copy(to, from, bytes); });
+  side_->synchronize();
 }
 
 double Executor::busy_seconds(plan::Lane lane) const {
@@ -170,10 +193,10 @@ void Executor::find_poisonable() {
   }
 }
 
-void Executor::poison(ObjectId id) {
+void Executor::poison(ObjectId id, device::Stream& stream) {
   const plan::Object& object = program_.objects[engine::at(id)];
   std::byte* data = arena(object.tier).at(layout_.offsets[engine::at(id)], object.bytes);
-  std::memset(data, 0xff, static_cast<std::size_t>(object.bytes));
+  stream.fill(data, 0xff, object.bytes);
 }
 
 void Executor::pause(TaskId id, std::int64_t step) const {

@@ -74,7 +74,8 @@ class Executor {
            Disturbance disturbance = {});
   ~Executor();
 
-  // Queues one more step behind those already queued.
+  // Queues one more step behind those already queued. At most two steps may be under way: the host
+  // lane must be past the norm of the step before.
   void issue();
   // Blocks until the task has ended in the step issued last; throws the first failure of any lane.
   void wait(plan::TaskId task);
@@ -84,8 +85,9 @@ class Executor {
 
   // Between steps, lanes empty: an object's memory.
   std::byte* address(plan::ObjectId object, Bytes bytes);
-  // A stream that is not a lane, for copies between steps.
-  device::Stream& side_stream() { return *side_; }
+  device::Stream& lane(plan::Lane lane) { return *lanes_[static_cast<std::size_t>(lane)]; }
+  // Between steps: a copy between any two tiers, done on return.
+  void copy_now(void* to, const void* from, Bytes bytes);
 
   const LinkBytes& link() const { return link_; }
   double busy_seconds(plan::Lane lane) const;
@@ -100,7 +102,7 @@ class Executor {
   void fail(std::exception_ptr failure);
   void rethrow_failure();
   void find_poisonable();
-  void poison(plan::ObjectId object);
+  void poison(plan::ObjectId object, device::Stream& stream);
   void pause(plan::TaskId id, std::int64_t step) const;
 
   const plan::Program& program_;
@@ -119,7 +121,9 @@ class Executor {
   std::mutex failure_mutex_;
   std::exception_ptr failure_;  // the first
 
-  std::vector<std::unique_ptr<device::Event>> ended_;  // by task
+  // By parity of the step and task: a lane can lag behind the issuing thread by most of a step, and
+  // must not mistake the next step's end of a task for this one's.
+  std::array<std::vector<std::unique_ptr<device::Event>>, 2> ended_;
   std::unique_ptr<device::Stream> side_;
   // Last: their threads end before what they use.
   std::array<std::unique_ptr<device::Stream>, plan::kLanes.size()> lanes_;

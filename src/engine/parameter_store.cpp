@@ -72,19 +72,14 @@ std::byte* ParameterStore::host_weight(int c, std::int64_t in_chunk) {
          in_chunk * size_of(dtype_);
 }
 
-void ParameterStore::copy(void* to, const void* from, Bytes bytes) {
-  device::Stream& stream = executor_.side_stream();
-  stream.submit([&] { stream.copy(to, from, bytes); });
-  stream.synchronize();
-}
-
 void ParameterStore::read(Plane plane, int parameter, std::int64_t first, std::int64_t count,
                           void* to) {
   const Bytes element = size_of(type_of(plane));
-  for_ranges(
-      parameter, first, count, [&](int c, std::int64_t in_chunk, std::int64_t out, std::int64_t n) {
-        copy(static_cast<std::byte*>(to) + out * element, address(plane, c, in_chunk), n * element);
-      });
+  for_ranges(parameter, first, count,
+             [&](int c, std::int64_t in_chunk, std::int64_t out, std::int64_t n) {
+               executor_.copy_now(static_cast<std::byte*>(to) + out * element,
+                                  address(plane, c, in_chunk), n * element);
+             });
 }
 
 void ParameterStore::write(Plane plane, int parameter, std::int64_t first, std::int64_t count,
@@ -93,9 +88,10 @@ void ParameterStore::write(Plane plane, int parameter, std::int64_t first, std::
   for_ranges(parameter, first, count,
              [&](int c, std::int64_t in_chunk, std::int64_t in, std::int64_t n) {
                const std::byte* source = static_cast<const std::byte*>(from) + in * element;
-               copy(address(plane, c, in_chunk), source, n * element);
+               executor_.copy_now(address(plane, c, in_chunk), source, n * element);
                if (plane != Plane::weight) return;
-               if (std::byte* other = host_weight(c, in_chunk)) copy(other, source, n * element);
+               if (std::byte* other = host_weight(c, in_chunk))
+                 executor_.copy_now(other, source, n * element);
              });
 }
 

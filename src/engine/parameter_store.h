@@ -54,7 +54,6 @@ class ParameterStore {
   void for_ranges(int parameter, std::int64_t first, std::int64_t count, Visit visit);
   std::byte* address(Plane plane, int chunk, std::int64_t in_chunk);
   std::byte* host_weight(int chunk, std::int64_t in_chunk);
-  void copy(void* to, const void* from, Bytes bytes);
 
   Executor& executor_;
   const plan::Program& program_;

@@ -7,8 +7,7 @@
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
-#include "kernels/model_ops.h"
-#include "kernels/optimizer_ops.h"
+#include "kernels/backend.h"
 #include "plan/profile.h"
 
 namespace ebb::engine {
@@ -19,20 +18,18 @@ class Runtime {
   Runtime(const std::string& device_kind, int threads);
 
   device::Device& device() { return *device_; }
-  ThreadPool& pool() { return pool_; }
-  kernels::ModelOps& model_ops() { return *model_ops_; }  // on the compute lane
-  kernels::OptimizerOps& device_optimizer() { return *device_optimizer_; }
-  kernels::OptimizerOps& host_optimizer() { return *host_optimizer_; }  // on the host lane
+  int threads() const { return pool_.slots(); }
+  kernels::ModelOps& model_ops() { return *backend_.model; }
+  kernels::OptimizerOps& device_optimizer() { return *backend_.device_optimizer; }
+  kernels::OptimizerOps& host_optimizer() { return *backend_.host_optimizer; }
   plan::Profile profile() const;
-  // The part of the numerics key that is the machine's: what makes bits differ between machines.
+  // The part of the numerics key that is the machine's.
   Json numerics() const;
 
  private:
   ThreadPool pool_;
   std::unique_ptr<device::Device> device_;
-  std::unique_ptr<kernels::ModelOps> model_ops_;
-  std::unique_ptr<kernels::OptimizerOps> device_optimizer_;
-  std::unique_ptr<kernels::OptimizerOps> host_optimizer_;
+  kernels::Backend backend_;
 };
 
 }  // namespace ebb::engine

@@ -56,13 +56,17 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)
           runtime.device(), plan_.program, plan_.layout, device_arena_, host_arena_,
           [this](TaskRun& run) { tasks_(run); }, settings_.disturbance),
       store_(executor_, plan_.program, parameters_, map_, settings_.dtype, settings_.format) {
+  device::Stream& compute = executor_.lane(plan::Lane::compute);
+  runtime.model_ops().bind_stream(compute);
+  runtime.device_optimizer().bind_stream(compute);
   const plan::Homes& homes = plan_.program.homes;
   const Bytes scratch = plan_.workload.scratch;
   runtime.model_ops().bind_scratch(
       {executor_.address(homes.scratch, scratch), static_cast<std::size_t>(scratch)});
-  decoder_.fill_table(
-      reinterpret_cast<float*>(executor_.address(homes.tables, plan_.workload.tables)),
-      settings_.shape.sequence);
+  std::vector<float> table(static_cast<std::size_t>(plan_.workload.tables / 4));
+  decoder_.fill_table(table.data(), settings_.shape.sequence);
+  executor_.copy_now(executor_.address(homes.tables, plan_.workload.tables), table.data(),
+                     plan_.workload.tables);
   const auto& tasks = plan_.program.tasks;
   const auto norm = std::find_if(tasks.begin(), tasks.end(),
                                  [](const plan::Task& task) { return task.op == plan::Op::norm; });

@@ -19,6 +19,7 @@
 #include <span>
 
 #include "base/dtype.h"
+#include "device/device.h"
 
 namespace ebb::kernels {
 
@@ -130,6 +131,8 @@ class ModelOps {
                                const MatmulOptions& options) const = 0;
   virtual Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const = 0;
   virtual void bind_scratch(std::span<std::byte> scratch) = 0;
+  // The stream that calls are made on, for implementations that queue on one.
+  virtual void bind_stream(device::Stream&) {}
 };
 
 }  // namespace ebb::kernels

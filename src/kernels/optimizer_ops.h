@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "device/device.h"
 
 namespace ebb::kernels {
 
@@ -73,6 +74,9 @@ class OptimizerOps {
   // order) are added pairwise: s[l] += s[l + 8], then + 4, + 2, + 1.
   virtual void square_sums(double* partials, const void* gradient, DType type,
                            std::int64_t count) = 0;
+
+  // The stream that calls are made on, for implementations that queue on one.
+  virtual void bind_stream(device::Stream&) {}
 };
 
 }  // namespace ebb::kernels

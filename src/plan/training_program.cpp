@@ -162,7 +162,8 @@ class TrainingBuilder {
              {reads(Role::weights, homes_.weights[at(b)]), reads(Role::input, inputs_[at(layer)]),
               reads(Role::tables, homes_.tables), writes(Role::output, output),
               writes(Role::saved, saved), writes(Role::scratch, homes_.scratch),
-              writes(Role::work, work_object(b, op == Op::forward ? block(b).forward_work : block(b).recompute_work))});
+              writes(Role::work, work_object(b, op == Op::forward ? block(b).forward_work
+                                                                  : block(b).recompute_work))});
     run.block = b;
     run.micro = micro;
     run.cost = op == Op::forward ? block(b).forward : block(b).recompute;

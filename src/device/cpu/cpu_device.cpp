@@ -46,10 +46,10 @@ Bytes CpuDevice::device_memory() const {
 }
 Bytes CpuDevice::host_memory() const { return device_memory(); }
 
-std::unique_ptr<Stream> CpuDevice::create_stream(std::string name) {
+std::unique_ptr<Stream> CpuDevice::create_stream(StreamKind, std::string name) {
   return std::make_unique<CpuStream>(std::move(name));
 }
-std::unique_ptr<Event> CpuDevice::create_event() { return std::make_unique<CpuEvent>(); }
+std::unique_ptr<Event> CpuDevice::create_event(StreamKind) { return std::make_unique<CpuEvent>(); }
 
 std::unique_ptr<Buffer> CpuDevice::allocate_device(Bytes bytes) {
   return std::make_unique<MappedBuffer>(bytes, "device");

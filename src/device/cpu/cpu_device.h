@@ -12,8 +12,8 @@ class CpuDevice final : public Device {
   std::string name() const override;
   Bytes device_memory() const override;
   Bytes host_memory() const override;
-  std::unique_ptr<Stream> create_stream(std::string name) override;
-  std::unique_ptr<Event> create_event() override;
+  std::unique_ptr<Stream> create_stream(StreamKind kind, std::string name) override;
+  std::unique_ptr<Event> create_event(StreamKind recorder) override;
   std::unique_ptr<Buffer> allocate_device(Bytes bytes) override;
   std::unique_ptr<Buffer> allocate_host(Bytes bytes) override;
 };

@@ -61,6 +61,10 @@ void CpuStream::copy(void* to, const void* from, Bytes bytes) {
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
+void CpuStream::fill(void* to, std::uint8_t value, Bytes bytes) {
+  std::memset(to, value, static_cast<std::size_t>(bytes));
+}
+
 void CpuStream::run() {
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -45,6 +45,7 @@ class CpuStream final : public Stream {
   void record(Event& event) override;
   void synchronize() override;
   void copy(void* to, const void* from, Bytes bytes) override;
+  void fill(void* to, std::uint8_t value, Bytes bytes) override;
 
  private:
   void run();

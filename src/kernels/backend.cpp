@@ -1,0 +1,16 @@
+#include "kernels/backend.h"
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/numerics.h"
+#include "kernels/cpu/optimizer_ops.h"
+
+namespace ebb::kernels {
+
+Backend create_backend(device::Device&, ThreadPool& pool) {
+  return {.model = std::make_unique<CpuOps>(pool),
+          .device_optimizer = std::make_unique<CpuOptimizerOps>(pool),
+          .host_optimizer = std::make_unique<CpuOptimizerOps>(pool),
+          .numerics = cpu_numerics()};
+}
+
+}  // namespace ebb::kernels
