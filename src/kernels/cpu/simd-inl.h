@@ -66,6 +66,12 @@ HWY_INLINE void store(Vector value, T* to, std::int64_t count) {
   std::memcpy(to, part, static_cast<std::size_t>(count) * sizeof(T));
 }
 
+// For the bodies of for_vectors: without it GCC calls them once a vector, and each call loads its
+// constants again.
+#ifndef EBB_LANES
+#define EBB_LANES HWY_ATTR __attribute__((always_inline))
+#endif
+
 // Calls body(j, n) for j = 0, lanes, ...: n is `lanes` in all calls but perhaps the last.
 template <class Body>
 HWY_INLINE void for_vectors(std::int64_t count, const Body& body) {
