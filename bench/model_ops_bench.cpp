@@ -1,6 +1,6 @@
 // How fast the model's ops run, over the table of cases that the tests use. Flops and bytes are
-// those of CountingOps; the ceilings of the same run are `peak` (a large bf16 or fp32 product) and
-// a copy of memory, both in the table.
+// those of CountingOps. The ceilings are in the table too: the large products for GFLOP/s, the
+// conversion of a type to itself (a copy of memory) for GB/s.
 //
 //   model_ops_bench --benchmark_filter='threads:2'
 #include <benchmark/benchmark.h>

@@ -2,10 +2,12 @@
 // number of threads (a promise: results depend on shapes and values alone).
 #include <gtest/gtest.h>
 
-#include <map>
+#include <algorithm>
+#include <bit>
 
 #include "base/thread_pool.h"
 #include "ebb/error.h"
+#include "hwy/targets.h"
 #include "kernels/counting_ops.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/op_table.h"
@@ -172,6 +174,41 @@ TEST_P(ModelOpsTable, CpuMatchesReferenceAtAnyThreadCount) {
 
 INSTANTIATE_TEST_SUITE_P(Products, ModelOpsTable, testing::Values(true, false),
                          [](const auto& info) { return info.param ? "native" : "widened"; });
+
+// Other vector widths are other code: each one the machine has is tried.
+TEST(CpuOps, MatchesReferenceOnEveryInstructionSet) {
+  ThreadPool pool(2);
+  CpuOps ops(pool);
+  ReferenceOps reference;
+  const auto use = [](std::int64_t targets) {
+    hwy::SetSupportedTargetsForTest(targets);
+    hwy::GetChosenTarget().DeInit();
+  };
+  std::vector<OpCase> cases;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (auto& made : {attention_cases(type), streaming_cases(type)}) {
+      cases.insert(cases.end(), made.begin(), made.end());
+    }
+  }
+  int tried = 0;
+  for (std::int64_t left = hwy::SupportedTargets(); left != 0 && !HasFatalFailure();
+       left &= left - 1, ++tried) {
+    use(left & -left);
+    SCOPED_TRACE(hwy::TargetName(left & -left));
+    for (const OpCase& c : cases) {
+      Buffers inputs = c.make(kSeed);
+      if (c.prepare) c.prepare(reference, inputs);
+      Buffers expected = inputs, found = inputs;
+      c.run(reference, expected);
+      run_with_scratch(ops, c, found);
+      for (std::size_t i = 0; i < inputs.size() && !HasFatalFailure(); ++i) {
+        if (inputs[i].operand().role != Role::input) expect_near(c, expected[i], found[i]);
+      }
+    }
+  }
+  use(0);
+  EXPECT_GT(tried, 1);
+}
 
 TEST(CpuOps, ScratchOneByteTooSmallIsRefused) {
   ThreadPool pool(2);

@@ -25,7 +25,7 @@ HWY_INLINE float largest_of(const float* row, std::int64_t count, float scale) {
   const Vector factor = hn::Set(d, scale);
   const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
   Vector largest = lowest;
-  for_vectors(count, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+  for_vectors(count, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector value = hn::Mul(load(row + j, n), factor);
     largest =
         hn::Max(largest, n == lanes() ? value : hn::IfThenElse(hn::FirstN(d, n), value, lowest));
@@ -39,7 +39,7 @@ HWY_INLINE float exponentials(float* row, std::int64_t count, std::int64_t cols,
   const Floats d;
   const Vector factor = hn::Set(d, scale), by = hn::Set(d, shift);
   Vector sum = hn::Zero(d);
-  for_vectors(count, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+  for_vectors(count, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector e = exponential(hn::Sub(hn::Mul(load(row + j, n), factor), by));
     sum = hn::Add(sum, keep_first(e, n));
     store(e, row + j, n);
@@ -68,7 +68,7 @@ void advance(const ScoreTile& tile, const RunningSoftmax& softmax) {
     softmax.largest[i] = largest;
     softmax.total[i] = softmax.total[i] * shrink + sum;
     float* out = softmax.out + i * softmax.head_dim;
-    for_vectors(softmax.head_dim, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+    for_vectors(softmax.head_dim, [&](std::int64_t j, std::int64_t n) EBB_LANES {
       store(hn::Mul(load(out + j, n), hn::Set(d, shrink)), out + j, n);
     });
   }
@@ -80,7 +80,7 @@ void finish_typed(Rows out, float* log_sums, const RunningSoftmax& softmax, std:
     const float* from = softmax.out + i * softmax.head_dim;
     T* to = static_cast<T*>(out.data) + i * out.stride;
     const Vector total = hn::Set(Floats(), softmax.total[i]);
-    for_vectors(softmax.head_dim, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+    for_vectors(softmax.head_dim, [&](std::int64_t j, std::int64_t n) EBB_LANES {
       store(hn::Div(load(from + j, n), total), to + j, n);
     });
     if (log_sums) log_sums[i] = softmax.largest[i] + std::log(softmax.total[i]);
@@ -106,7 +106,7 @@ void gradient_rows(const ScoreTile& dp, const float* p, const float* delta) {
     float* row = dp.scores + i * dp.stride;
     const float* weights = p + i * dp.stride;
     const Vector shift = hn::Set(d, delta[i]);
-    for_vectors(dp.cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+    for_vectors(dp.cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
       const Vector ds = hn::Mul(load(weights + j, n), hn::Sub(load(row + j, n), shift));
       store(hn::Mul(ds, scale), row + j, n);
     });
@@ -117,7 +117,7 @@ template <class T>
 HWY_INLINE float dot(const T* a, const T* b, std::int64_t count) {
   Vector sum = hn::Zero(Floats());
   for_vectors(count, [&](std::int64_t j, std::int64_t n)
-                         HWY_ATTR { sum = hn::MulAdd(load(a + j, n), load(b + j, n), sum); });
+                         EBB_LANES { sum = hn::MulAdd(load(a + j, n), load(b + j, n), sum); });
   return sum_lanes(sum);
 }
 
@@ -134,14 +134,28 @@ void dot_any_rows(float* out, ConstRows a, ConstRows b, std::int64_t rows, std::
                        : dot_rows<bf16>(out, a, b, rows, cols);
 }
 
+// Four keys at a time: one chain of additions alone would wait for itself.
 template <class T>
 void few_scores(const ScoreTile& tile, ConstRows q, ConstRows k, std::int64_t head_dim) {
-  for (std::int64_t t = 0; t < tile.cols; ++t) {
-    const T* key = static_cast<const T*>(k.data) + t * k.stride;
-    for (std::int64_t g = 0; g < tile.rows; ++g) {
-      tile.scores[g * tile.stride + t] =
-          dot(static_cast<const T*>(q.data) + g * q.stride, key, head_dim);
+  const T* keys = static_cast<const T*>(k.data);
+  for (std::int64_t g = 0; g < tile.rows; ++g) {
+    const T* query = static_cast<const T*>(q.data) + g * q.stride;
+    float* scores = tile.scores + g * tile.stride;
+    std::int64_t t = 0;
+    for (; t + 4 <= tile.cols; t += 4) {
+      const T* key = keys + t * k.stride;
+      Vector s0 = hn::Zero(Floats()), s1 = s0, s2 = s0, s3 = s0;
+      for_vectors(head_dim, [&](std::int64_t j, std::int64_t n) EBB_LANES {
+        const Vector part = load(query + j, n);
+        s0 = hn::MulAdd(part, load(key + j, n), s0);
+        s1 = hn::MulAdd(part, load(key + k.stride + j, n), s1);
+        s2 = hn::MulAdd(part, load(key + 2 * k.stride + j, n), s2);
+        s3 = hn::MulAdd(part, load(key + 3 * k.stride + j, n), s3);
+      });
+      scores[t] = sum_lanes(s0), scores[t + 1] = sum_lanes(s1);
+      scores[t + 2] = sum_lanes(s2), scores[t + 3] = sum_lanes(s3);
     }
+    for (; t < tile.cols; ++t) scores[t] = dot(query, keys + t * k.stride, head_dim);
   }
 }
 
@@ -150,19 +164,42 @@ void few_any_scores(const ScoreTile& tile, ConstRows q, ConstRows k, std::int64_
                        : few_scores<bf16>(tile, q, k, head_dim);
 }
 
+// Adds the values of all keys to four vectors of out.
+template <class T>
+HWY_INLINE void add_values(float* out, const float* p, const T* values, std::int64_t stride,
+                           std::int64_t keys) {
+  const std::int64_t step = lanes();
+  Vector s0 = load(out), s1 = load(out + step);
+  Vector s2 = load(out + 2 * step), s3 = load(out + 3 * step);
+  for (std::int64_t t = 0; t < keys; ++t) {
+    const Vector weight = hn::Set(Floats(), p[t]);
+    const T* value = values + t * stride;
+    s0 = hn::MulAdd(weight, load(value), s0);
+    s1 = hn::MulAdd(weight, load(value + step), s1);
+    s2 = hn::MulAdd(weight, load(value + 2 * step), s2);
+    s3 = hn::MulAdd(weight, load(value + 3 * step), s3);
+  }
+  store(s0, out), store(s1, out + step);
+  store(s2, out + 2 * step), store(s3, out + 3 * step);
+}
+
 template <class T>
 void few_values(const ScoreTile& tile, const RunningSoftmax& softmax, ConstRows v) {
-  const Floats d;
+  const T* values = static_cast<const T*>(v.data);
   for (std::int64_t g = 0; g < tile.rows; ++g) {
     const float* p = tile.scores + g * tile.stride;
     float* out = softmax.out + g * softmax.head_dim;
-    for_vectors(softmax.head_dim, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
-      Vector sum = load(out + j, n);
+    std::int64_t at = 0;
+    for (; at + 4 * lanes() <= softmax.head_dim; at += 4 * lanes()) {
+      add_values(out + at, p, values + at, v.stride, tile.cols);
+    }
+    for_vectors(softmax.head_dim - at, [&](std::int64_t j, std::int64_t n) EBB_LANES {
+      Vector sum = load(out + at + j, n);
       for (std::int64_t t = 0; t < tile.cols; ++t) {
-        const T* value = static_cast<const T*>(v.data) + t * v.stride + j;
-        sum = hn::MulAdd(hn::Set(d, p[t]), load(value, n), sum);
+        const Vector value = load(values + t * v.stride + at + j, n);
+        sum = hn::MulAdd(hn::Set(Floats(), p[t]), value, sum);
       }
-      store(sum, out + j, n);
+      store(sum, out + at + j, n);
     });
   }
 }

@@ -5,8 +5,6 @@
 // is cut evenly into one part per slot of the pool.
 #pragma once
 
-#include <vector>
-
 #include "base/thread_pool.h"
 #include "kernels/cpu/tile_matmul.h"
 #include "kernels/model_ops.h"

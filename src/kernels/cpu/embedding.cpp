@@ -15,7 +15,7 @@ void add_rows(View sums, ConstView dy, std::span<const std::int32_t> ids, std::i
   for (std::int64_t i = 0; i < dy.rows; ++i) {
     float* to = static_cast<float*>(sums.data) + ids[i] * sums.stride + first;
     const T* from = static_cast<const T*>(dy.data) + i * dy.stride + first;
-    for_vectors(last - first, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+    for_vectors(last - first, [&](std::int64_t j, std::int64_t n) EBB_LANES {
       store(hn::Add(load(to + j, n), load(from + j, n)), to + j, n);
     });
   }

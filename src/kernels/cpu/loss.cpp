@@ -33,7 +33,7 @@ double exponential_sum(const float* x, std::int64_t cols, float largest) {
   double total = 0;
   for (std::int64_t first = 0; first < cols; first += block) {
     Vector sum = hn::Zero(d);
-    for_vectors(HWY_MIN(block, cols - first), [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+    for_vectors(HWY_MIN(block, cols - first), [&](std::int64_t j, std::int64_t n) EBB_LANES {
       const Vector e = exponential(hn::Sub(load(x + first + j, n), shift));
       const Vector kept = n == lanes() ? e : hn::IfThenElseZero(hn::FirstN(d, n), e);
       sum = hn::Add(sum, kept);
@@ -49,8 +49,8 @@ void cross_entropy_row(D* dlogits, float* loss, const float* logits, std::int64_
   const Floats d;
   if (target < 0) {
     *loss = 0;
-    for_vectors(
-        cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR { store(hn::Zero(d), dlogits + j, n); });
+    for_vectors(cols, [&](std::int64_t j, std::int64_t n)
+                          EBB_LANES { store(hn::Zero(d), dlogits + j, n); });
     return;
   }
   const float largest = row_max(logits, cols);
@@ -59,7 +59,7 @@ void cross_entropy_row(D* dlogits, float* loss, const float* logits, std::int64_
   *loss = static_cast<float>(largest + log_total - at_target);
   const Vector shift = hn::Set(d, largest), factor = hn::Set(d, scale);
   const Vector log_sum = hn::Set(d, static_cast<float>(log_total));
-  for_vectors(cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+  for_vectors(cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector p = exponential(hn::Sub(hn::Sub(load(logits + j, n), shift), log_sum));
     store(hn::Mul(p, factor), dlogits + j, n);
   });

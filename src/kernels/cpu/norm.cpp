@@ -42,7 +42,7 @@ template <class T>
 float row_rstd(const T* x, std::int64_t cols, float epsilon) {
   const Floats d;
   Vector squares = hn::Zero(d);
-  for_vectors(cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+  for_vectors(cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector value = load(x + j, n);
     squares = hn::MulAdd(value, value, squares);
   });
@@ -55,7 +55,7 @@ void norm_row(T* y, float* rstd, bool given, const T* x, const T* weight, std::i
               float epsilon) {
   if (!given) *rstd = row_rstd(x, cols, epsilon);
   const Vector factor = hn::Set(Floats(), *rstd);
-  for_vectors(cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+  for_vectors(cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     store(hn::Mul(hn::Mul(load(x + j, n), factor), load(weight + j, n)), y + j, n);
   });
 }
@@ -79,7 +79,7 @@ void norm_backward_row(const NormBackward& row, std::int64_t cols) {
   const T* x = static_cast<const T*>(row.x.data);
   const T* weight = static_cast<const T*>(row.weight);
   Vector products = hn::Zero(d);
-  for_vectors(cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+  for_vectors(cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector g = hn::Mul(load(dy + j, n), load(weight + j, n));
     products = hn::MulAdd(g, load(x + j, n), products);
   });
@@ -88,7 +88,7 @@ void norm_backward_row(const NormBackward& row, std::int64_t cols) {
   const double mean = sum_lanes(products) / static_cast<double>(cols);
   const Vector by_g = hn::Set(d, *row.rstd);
   const Vector by_x = hn::Set(d, static_cast<float>(rstd * rstd * rstd * mean));
-  for_vectors(cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+  for_vectors(cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector g = hn::Mul(load(dy + j, n), load(weight + j, n));
     const Vector through = hn::NegMulAdd(load(x + j, n), by_x, hn::Mul(g, by_g));
     store(hn::Add(load(dx + j, n), through), dx + j, n);
@@ -109,7 +109,7 @@ void sum_columns(const ColumnSum& job) {
     for (std::int64_t i = first; i < last; ++i) {
       const T* x = static_cast<const T*>(job.x.data) + i * job.x.stride;
       const T* dy = static_cast<const T*>(job.dy.data) + (job.dy.data ? i * job.dy.stride : 0);
-      for_vectors(job.cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+      for_vectors(job.cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
         Vector value = load(x + j, n);
         if (job.dy.data) {
           value = hn::Mul(hn::Mul(value, hn::Set(Floats(), job.rstd[i])), load(dy + j, n));
@@ -117,11 +117,11 @@ void sum_columns(const ColumnSum& job) {
         store(hn::Add(load(block + j, n), value), block + j, n);
       });
     }
-    for_vectors(job.cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+    for_vectors(job.cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
       store(hn::Add(load(total + j, n), load(block + j, n)), total + j, n);
     });
   }
-  for_vectors(job.cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+  for_vectors(job.cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector value = load(total + j, n);
     job.out_type == DType::f32 ? store(value, static_cast<float*>(job.out) + j, n)
                                : store(value, static_cast<bf16*>(job.out) + j, n);

@@ -14,12 +14,12 @@ void rotate_row(T* x, const float* angles, const ModelOps::RopeShape& shape) {
   const Floats d;
   const std::int64_t half = shape.head_dim / 2;
   const Vector direction = hn::Set(d, shape.inverse ? -1.0f : 1.0f);
-  const auto rotate = [&](T* pair, Vector cosine, Vector sine, std::int64_t n) HWY_ATTR {
+  const auto rotate = [&](T* pair, Vector cosine, Vector sine, std::int64_t n) EBB_LANES {
     const Vector a = load(pair, n), b = load(pair + half, n);
     store(hn::NegMulAdd(b, sine, hn::Mul(a, cosine)), pair, n);
     store(hn::MulAdd(a, sine, hn::Mul(b, cosine)), pair + half, n);
   };
-  for_vectors(half, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+  for_vectors(half, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     // The angles of a position serve all heads; pairs are taken apart once for them.
     HWY_ALIGN float cosines[kMostLanes] = {}, sines[kMostLanes] = {};
     for (std::int64_t l = 0; l < n; ++l) {

@@ -18,7 +18,7 @@ void convert_typed(Rows dst, ConstRows src, std::int64_t rows, std::int64_t cols
     D* to = static_cast<D*>(dst.data) + i * dst.stride;
     const S* from = static_cast<const S*>(src.data) + i * src.stride;
     for_vectors(cols, [&](std::int64_t j, std::int64_t n)
-                          HWY_ATTR { store(load(from + j, n), to + j, n); });
+                          EBB_LANES { store(load(from + j, n), to + j, n); });
   }
 }
 
@@ -34,7 +34,7 @@ void store_sums_typed(Rows c, const SumStore& from, std::int64_t rows, std::int6
     C* to = static_cast<C*>(c.data) + i * c.stride;
     const C* addend = static_cast<const C*>(from.addend) + (from.addend ? i * c.stride : 0);
     const float* sum = from.sum + i * from.sum_stride;
-    for_vectors(cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+    for_vectors(cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
       Vector value = load(sum + j, n);
       if (bias) value = hn::Add(value, load(bias + j, n));
       if (from.addend) value = hn::Add(value, load(addend + j, n));

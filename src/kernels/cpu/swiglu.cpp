@@ -16,7 +16,7 @@ HWY_INLINE Vector sigmoid(Vector x) {
 
 template <class T>
 void swiglu_row(T* h, const T* gates, std::int64_t cols) {
-  for_vectors(cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+  for_vectors(cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector gate = load(gates + j, n);
     const Vector up = load(gates + cols + j, n);
     store(hn::Mul(hn::Mul(gate, sigmoid(gate)), up), h + j, n);
@@ -26,7 +26,7 @@ void swiglu_row(T* h, const T* gates, std::int64_t cols) {
 template <class T>
 void swiglu_backward_row(T* dgates, const T* dh, const T* gates, std::int64_t cols) {
   const Vector one = hn::Set(Floats(), 1.0f);
-  for_vectors(cols, [&](std::int64_t j, std::int64_t n) HWY_ATTR {
+  for_vectors(cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector gate = load(gates + j, n), up = load(gates + cols + j, n);
     const Vector d = load(dh + j, n), s = sigmoid(gate);
     const Vector slope = hn::Mul(s, hn::MulAdd(gate, hn::Sub(one, s), one));

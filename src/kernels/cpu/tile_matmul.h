@@ -2,7 +2,8 @@
 //
 // oneDNN starts an OpenMP team in every thread that calls it unless that thread has asked for one
 // thread before, also before primitives are made: both are done here. Its workspace is the caller's
-// (scratch()); what its packing allocates on the heap during a call is not reported by it.
+// (scratch()), except for packed panels that it takes from the heap during a call and does not
+// report: 0.6 to 0.9 MB a thread were seen.
 #pragma once
 
 #include <cstdint>
