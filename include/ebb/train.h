@@ -90,6 +90,6 @@ struct TrainSummary {
 TrainSummary train(const TrainOptions& options, TrainObserver& observer);
 
 // The plan as text: who needs how much where, what a step costs. Throws OutOfBudget if nothing fits.
-std::string plan(const TrainOptions& options);
+std::string explain_plan(const TrainOptions& options);
 
 }  // namespace ebb

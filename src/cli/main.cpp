@@ -1,1 +1,54 @@
-int main() { return 0; }
+#include <cstdio>
+#include <exception>
+
+#include <fmt/format.h>
+
+#include "cli/verbs.h"
+#include "ebb/error.h"
+#include "ebb/version.h"
+
+namespace {
+
+// Told apart by scripts: 2 for work that does not fit the limits, 1 for everything else.
+constexpr int kFailed = 1;
+constexpr int kDoesNotFit = 2;
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Ebb trains and runs transformer language models that are bigger than the device they run "
+      "on.\n"
+      "Weights, gradients, optimizer states and activations are spread over device and host "
+      "memory\n"
+      "within limits that you set, and the numbers never depend on where anything lies.",
+      "ebb"};
+  app.set_version_flag("--version", std::string("ebb ") + ebb::kVersion);
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  ebb train --model preset:small --data my_texts/ --out run --device-memory 80MiB\n"
+      "  ebb plan --model preset:qwen2.5-1.5b --sequence 2048 --micro-batch 8 --device-memory "
+      "16GiB\n"
+      "  ebb generate --model run --prompt \"Once upon a time\"\n"
+      "Each verb explains itself: ebb train --help");
+  ebb::cli::Action action;
+  ebb::cli::add_train(app, action);
+  ebb::cli::add_plan(app, action);
+  ebb::cli::add_generate(app, action);
+  ebb::cli::add_inspect(app, action);
+  CLI11_PARSE(app, argc, argv);
+  return action();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const ebb::OutOfBudget& error) {
+    fmt::print(stderr, "ebb: {}\n", error.what());
+    return kDoesNotFit;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "ebb: {}\n", error.what());
+    return kFailed;
+  }
+}

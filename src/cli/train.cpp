@@ -1,0 +1,55 @@
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "cli/progress.h"
+#include "cli/train_flags.h"
+#include "cli/verbs.h"
+#include "ebb/error.h"
+
+namespace ebb::cli {
+namespace {
+
+constexpr int kInterrupted = 130;
+
+void write_summary(const std::string& path, const std::string& json) {
+  std::ofstream file(path);
+  file << json << '\n';
+  file.flush();
+  if (!file) throw IoError(fmt::format("--summary {}: cannot be written", path));
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("train", "Train a model under memory limits");
+  const std::shared_ptr<TrainOptions> options = add_train_flags(*verb);
+  auto summary = std::make_shared<std::string>();
+  verb->add_option("--data", options->data, "Text files, or folders of them")->required();
+  verb->add_option("--out", options->out, "Folder for checkpoints and the log; new or empty")
+      ->required();
+  verb->add_option("--save-every", options->save_every,
+                   "Steps between checkpoints; 0: at the end only")
+      ->capture_default_str()
+      ->group("Run");
+  verb->add_option("--keep", options->keep, "Checkpoints to keep")
+      ->capture_default_str()
+      ->group("Run");
+  verb->add_flag(
+          "--resume", options->resume,
+          "Go on from the last checkpoint in --out, to the bit, wherever things are placed now")
+      ->group("Run");
+  verb->add_option("--summary", *summary, "Write what was measured to this JSON file")
+      ->group("Run");
+  verb->callback([options, summary, &action] {
+    action = [options, summary] {
+      Progress progress;
+      Progress::catch_interrupts();
+      const TrainSummary result = train(*options, progress);
+      if (!summary->empty()) write_summary(*summary, result.json);
+      return result.stopped ? kInterrupted : 0;
+    };
+  });
+}
+
+}  // namespace ebb::cli

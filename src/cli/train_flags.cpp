@@ -1,0 +1,135 @@
+#include "cli/train_flags.h"
+
+#include "ebb/units.h"
+
+namespace ebb::cli {
+
+CLI::Option* add_bytes(CLI::App& verb, const std::string& flag, std::optional<Bytes>& value,
+                       const std::string& help) {
+  // A unit may stand apart from its number; the words are joined again for the error to name.
+  return verb
+      .add_option_function<std::vector<std::string>>(
+          flag,
+          [&value, flag](const std::vector<std::string>& words) {
+            std::string text;
+            for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+            value = parse_bytes(text, flag);
+          },
+          help)
+      ->type_name("BYTES")
+      ->expected(1, 2);
+}
+
+namespace {
+
+void add_batch(CLI::App& verb, TrainOptions& o) {
+  verb.add_option("--sequence", o.sequence, "Tokens in a sequence")
+      ->capture_default_str()
+      ->group("Batch");
+  verb.add_option("--micro-batch", o.micro_batch, "Sequences that go through the model at once")
+      ->capture_default_str()
+      ->group("Batch");
+  verb.add_option("--accumulate", o.accumulate,
+                  "Micro-batches in a step; their gradients are summed")
+      ->capture_default_str()
+      ->group("Batch");
+}
+
+void add_limits(CLI::App& verb, TrainOptions& o) {
+  add_bytes(verb, "--device-memory", o.device_memory,
+            "The most that may be held on the device, such as 16GiB; all it has if not given")
+      ->group("Limits");
+  add_bytes(verb, "--host-memory", o.host_memory, "The most that may be held in host memory")
+      ->group("Limits");
+}
+
+void add_optimizer(CLI::App& verb, TrainOptions& o) {
+  const auto number = [&](const char* flag, auto& value, const char* help) {
+    verb.add_option(flag, value, help)->capture_default_str()->group("Optimizer (AdamW)");
+  };
+  number("--learning-rate", o.learning_rate, "Peak learning rate");
+  number("--schedule", o.schedule, "constant, linear, cosine or wsd (warm up, stay, decay)");
+  number("--warmup", o.warmup, "Steps until the peak is reached");
+  verb.add_option("--final-share", o.final_share,
+                  "Learning rate at the end as a share of the peak (cosine 0.1, linear and wsd 0)")
+      ->group("Optimizer (AdamW)");
+  number("--decay-share", o.decay_share, "wsd: the share of the steps that decay");
+  number("--clip", o.clip, "Largest norm of the gradient; 0 for no clipping");
+  number("--weight-decay", o.weight_decay,
+         "Of matrices and embeddings; norms and biases do not decay");
+  number("--beta1", o.beta1, "Decay of the first moment");
+  number("--beta2", o.beta2, "Decay of the second moment");
+  number("--epsilon", o.epsilon, "Added to the root of the second moment");
+}
+
+void add_placement(CLI::App& verb, TrainOptions& o) {
+  const std::string group =
+      "Placement (the plan decides what is not given; never changes the numbers)";
+  verb.add_option(
+          "--states", o.states,
+          "Where optimizer states are updated: resident (they stay on the device), stream (they "
+          "live in host memory and ride through the device), host (the CPU updates them), auto")
+      ->capture_default_str()
+      ->group(group);
+  verb.add_option("--offload-fraction", o.offload_fraction,
+                  "Share of the parameters whose state leaves the device")
+      ->group(group);
+  verb.add_option("--host-fraction", o.host_fraction,
+                  "Share of the parameters, part of those, that the CPU updates")
+      ->group(group);
+  verb.add_flag_callback(
+          "--use-cpu-offloading", [&o] { o.offload_fraction = 1.0; },
+          "No state stays on the device (the same as --offload-fraction 1)")
+      ->group(group);
+  verb.add_option("--state-format", o.state_format, "exact: fp32 masters and moments")
+      ->capture_default_str()
+      ->group(group);
+  verb.add_option(
+          "--recompute", o.recompute,
+          "Blocks that run forward twice instead of keeping activations: none, block (all), a "
+          "number of blocks, auto")
+      ->capture_default_str()
+      ->group(group);
+  verb.add_option("--activations", o.activations,
+                  "Where block inputs wait for the backward pass: device, host, a number of blocks "
+                  "whose inputs go to host memory, auto")
+      ->capture_default_str()
+      ->group(group);
+  verb.add_option("--chunk-parameters", o.chunk_parameters,
+                  "Parameters that are placed, moved and updated together")
+      ->group(group);
+}
+
+}  // namespace
+
+std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb) {
+  auto options = std::make_shared<TrainOptions>();
+  TrainOptions& o = *options;
+  verb.add_option(
+          "--model", o.model,
+          "A folder with config.json and model.safetensors, or a preset such as preset:small")
+      ->required();
+  add_limits(verb, o);
+  add_batch(verb, o);
+  add_optimizer(verb, o);
+  add_placement(verb, o);
+  verb.add_option("--steps", o.steps, "Steps of the whole run")
+      ->capture_default_str()
+      ->group("Run");
+  verb.add_option("--seed", o.seed, "Of the initial weights and the order of the data")
+      ->capture_default_str()
+      ->group("Run");
+  verb.add_option("--dtype", o.dtype, "Weights and activations: bf16 or fp32")
+      ->capture_default_str()
+      ->group("Run");
+  verb.add_option("--gradients", o.gradients, "bf16, fp32, or auto: as the weights")
+      ->capture_default_str()
+      ->group("Run");
+  verb.add_option("--device", o.device, "cpu")->capture_default_str()->group("Run");
+  verb.add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
+      ->capture_default_str()
+      ->group("Run");
+  return options;
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,194 @@
+#include "engine/generator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+#include "kernels/counting_ops.h"
+#include "kernels/split_master.h"
+
+namespace ebb::engine {
+
+using memory::Carver;
+using plan::Op;
+using plan::Role;
+
+namespace {
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+// What the model's own code wants, found by running it with ops that count.
+plan::GenerationWork measure(const model::Decoder& decoder, const model::Parameters& parameters,
+                             const kernels::ModelOps& backend, DType dtype,
+                             std::int64_t positions) {
+  const model::Config& config = decoder.config();
+  const std::int64_t most = std::min(Generator::kPromptSlice, positions);
+  std::byte* nowhere = Carver::measuring().take(0);
+  auto* floats = reinterpret_cast<float*>(nowhere);
+  kernels::CountingOps ops(backend);
+  plan::GenerationWork work;
+  // The longest prompt slice and a single token take different paths; both must find room.
+  for (const std::int64_t count : {most, std::int64_t{1}}) {
+    Carver block = Carver::measuring();
+    decoder.decode(ops, nowhere, floats, nowhere, nowhere, count,
+                   {.keys = nowhere, .values = nowhere, .length = positions - count}, block);
+    Carver head = Carver::measuring();
+    head.take(config.vocabulary * 4);
+    decoder.logits(ops, nowhere, nowhere, nowhere, count, floats, head);
+    work.work = std::max({work.work, block.used(), head.used()});
+  }
+  work.scratch = ops.take().scratch;
+  for (const model::ParameterBlock& block : parameters.blocks) {
+    work.names.push_back(block.name);
+    work.parameters.push_back(block.length);
+  }
+  work.weight_bytes = size_of(dtype);
+  work.tokens = most * 4;
+  work.input = most * config.hidden * size_of(dtype);
+  work.cache = 2 * positions * config.kv_width() * size_of(dtype);
+  work.logits = config.vocabulary * 4;
+  work.tables = decoder.table_bytes(positions);
+  return work;
+}
+
+plan::Layout lay_out_within(plan::Program& program, const plan::GenerationWork& work,
+                            const plan::Limits& limits) {
+  plan::Layout layout = plan::lay_out(program);
+  const Bytes device = layout.size_of(plan::Tier::device);
+  const Bytes host = layout.size_of(plan::Tier::host);
+  if (device > limits.device || host > limits.host) {
+    Bytes weights = 0;
+    for (const std::int64_t count : work.parameters) weights += count * work.weight_bytes;
+    throw OutOfBudget(fmt::format(
+        "the model does not fit the limits.\n"
+        "  weights on the device     {:>12}\n"
+        "  key-value cache           {:>12}\n"
+        "  workspace and inputs      {:>12}\n"
+        "  needed on the device      {:>12}, limit {}\n"
+        "  needed on the host        {:>12}, limit {}\n"
+        "Missing: {}. A higher --device-memory, fewer --max-tokens or a smaller model would help.",
+        format_bytes(weights),
+        format_bytes(work.cache * static_cast<Bytes>(program.homes.caches.size())),
+        format_bytes(device - weights -
+                     work.cache * static_cast<Bytes>(program.homes.caches.size())),
+        format_bytes(device), format_bytes(limits.device), format_bytes(host),
+        format_bytes(limits.host),
+        format_bytes(std::max<Bytes>(0, device - limits.device) +
+                     std::max<Bytes>(0, host - limits.host))));
+  }
+  plan::add_waits(program, layout);
+  return layout;
+}
+
+}  // namespace
+
+Generator::Generator(Runtime& runtime, io::FileSystem& files, const ModelSource& source,
+                     DType dtype, std::int64_t positions, const plan::Limits& limits)
+    : runtime_(runtime),
+      dtype_(dtype),
+      positions_(positions),
+      parameters_(model::parameters_of(source.config)),
+      decoder_(source.config, dtype, dtype, {}),
+      work_(measure(decoder_, parameters_, runtime.model_ops(), dtype, positions)),
+      program_(plan::build_generation(work_)),
+      layout_(lay_out_within(program_, work_, limits)),
+      device_arena_("device",
+                    runtime.device().allocate_device(layout_.size_of(plan::Tier::device))),
+      host_arena_("host", runtime.device().allocate_host(layout_.size_of(plan::Tier::host))),
+      executor_(runtime.device(), program_, layout_, device_arena_, host_arena_,
+                [this](TaskRun& run) { run_task(run); }) {
+  runtime.model_ops().bind_stream(executor_.lane(plan::Lane::compute));
+  runtime.model_ops().bind_scratch(
+      {executor_.address(program_.homes.scratch, work_.scratch), at(work_.scratch)});
+  std::vector<float> table(at(work_.tables / 4));
+  decoder_.fill_table(table.data(), positions);
+  executor_.copy_now(executor_.address(program_.homes.tables, work_.tables), table.data(),
+                     work_.tables);
+  load(files, source);
+}
+
+void Generator::load(io::FileSystem& files, const ModelSource& source) {
+  std::vector<bf16> halves;
+  const WeightSink sink = [&](int p, std::int64_t first, std::span<const float> values) {
+    const model::Parameter& parameter = parameters_.all[at(p)];
+    const auto count = static_cast<std::int64_t>(values.size());
+    const void* from = values.data();
+    if (dtype_ == DType::bf16) {
+      // As training splits its masters, so that both compute with the same weights.
+      halves.resize(values.size());
+      std::transform(values.begin(), values.end(), halves.begin(),
+                     [](float value) { return kernels::split_master(value).high; });
+      from = halves.data();
+    }
+    const Bytes element = size_of(dtype_);
+    std::byte* block = executor_.address(program_.homes.weights[at(parameter.block)],
+                                         parameters_.blocks[at(parameter.block)].length * element);
+    executor_.copy_now(block + (parameter.first + first) * element, from, count * element);
+  };
+  if (source.folder.empty()) {
+    initialize_weights(source.config, parameters_, 0, sink);
+  } else {
+    load_weights(files, source, parameters_, sink);
+  }
+}
+
+std::span<const float> Generator::advance(std::span<const std::int32_t> tokens) {
+  const std::int64_t slice = std::min(kPromptSlice, positions_);
+  while (!tokens.empty()) {
+    count_ = std::min<std::int64_t>(slice, static_cast<std::int64_t>(tokens.size()));
+    if (length_ + count_ > positions_) {
+      throw ConfigError(fmt::format("the sequence is full: {} positions", positions_));
+    }
+    std::memcpy(executor_.address(program_.homes.host_batches[0], work_.tokens), tokens.data(),
+                at(count_ * 4));
+    executor_.issue();
+    executor_.drain();
+    length_ += count_;
+    tokens = tokens.subspan(at(count_));
+  }
+  const auto* logits =
+      reinterpret_cast<const float*>(executor_.address(program_.homes.host_report, work_.logits));
+  return {logits, at(decoder_.config().vocabulary)};
+}
+
+void Generator::run_task(TaskRun& run) {
+  kernels::ModelOps& ops = runtime_.model_ops();
+  const auto weights = [&](Role role, int block) {
+    return run.read(role, parameters_.blocks[at(block)].length * size_of(dtype_));
+  };
+  const int b = run.task.block;
+  switch (run.task.op) {
+    case Op::load_tokens:
+      return run.copy_up(run.at(Role::batch, work_.tokens),
+                         run.read(Role::host_batch, work_.tokens), count_ * 4);
+    case Op::embed:
+      return decoder_.embed(
+          ops, weights(Role::weights, 0),
+          {reinterpret_cast<const std::int32_t*>(run.read(Role::batch, work_.tokens)), at(count_)},
+          run.at(Role::output, work_.input));
+    case Op::decode: {
+      run.at(Role::scratch, work_.scratch);
+      std::byte* cache = run.at(Role::saved, work_.cache);
+      return decoder_.decode(ops, weights(Role::weights, b),
+                             reinterpret_cast<const float*>(run.read(Role::tables, work_.tables)),
+                             run.read(Role::input, work_.input), run.at(Role::output, work_.input),
+                             count_, {cache, cache + work_.cache / 2, length_},
+                             run.carver(Role::work));
+    }
+    case Op::logits: {
+      run.at(Role::scratch, work_.scratch);
+      Carver& carver = run.carver(Role::work);
+      auto* logits = carver.take_as<float>(decoder_.config().vocabulary);
+      decoder_.logits(ops, weights(Role::weights, b), weights(Role::head_weights, 0),
+                      run.read(Role::input, work_.input), count_, logits, carver);
+      return run.copy_down(run.at(Role::host_report, work_.logits), logits, work_.logits);
+    }
+    default: break;
+  }
+  throw Error(fmt::format("a generation program has no task '{}'", name_of(run.task.op)));
+}
+
+}  // namespace ebb::engine

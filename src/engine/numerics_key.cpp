@@ -1,0 +1,69 @@
+#include "engine/numerics_key.h"
+
+#include "kernels/optimizer_ops.h"
+
+namespace ebb::engine {
+namespace {
+
+void compare(const Json& stored, const Json& given, const std::string& path,
+             std::vector<KeyDifference>& differences) {
+  if (stored.is_object() && given.is_object()) {
+    for (const auto& [key, value] : stored.items()) {
+      compare(value, given.contains(key) ? given.at(key) : Json(), path + "." + key, differences);
+    }
+    for (const auto& [key, value] : given.items()) {
+      if (!stored.contains(key)) compare(Json(), value, path + "." + key, differences);
+    }
+    return;
+  }
+  if (stored == given) return;
+  const std::string field = path.substr(1);
+  differences.push_back({.field = field,
+                         .stored = stored.dump(),
+                         .given = given.dump(),
+                         .machine = field.starts_with("machine.")});
+}
+
+}  // namespace
+
+Json numerics_key(const Runtime& runtime, const TrainingSettings& s, std::uint64_t seed,
+                  const std::string& model_name, const std::string& data_digest) {
+  Json schedule = {{"shape", optim::name_of(s.schedule.shape)},
+                   {"peak", s.schedule.peak},
+                   {"warmup", s.schedule.warmup}};
+  // A constant rate does not know where it ends, so such a run may be prolonged.
+  if (s.schedule.shape != optim::Schedule::Shape::constant) {
+    schedule["steps"] = s.schedule.steps;
+    schedule["final_share"] = s.schedule.final_share;
+    schedule["decay_share"] = s.schedule.decay_share;
+  }
+  const model::Decoder decoder(s.config, s.dtype, s.gradient_type, s.shape);
+  return {{"model", {{"name", model_name}, {"config", model::to_json(s.config, name_of(s.dtype))}}},
+          {"data", data_digest},
+          {"seed", seed},
+          {"optimizer",
+           {{"rule", "adamw"},
+            {"beta1", s.adamw.beta1},
+            {"beta2", s.adamw.beta2},
+            {"epsilon", s.adamw.epsilon},
+            {"weight_decay", s.adamw.weight_decay},
+            {"clip", s.clip},
+            {"schedule", schedule}}},
+          {"dtype", name_of(s.dtype)},
+          {"gradients", name_of(s.gradient_type)},
+          {"state_format", "exact"},
+          {"sequence", s.shape.sequence},
+          {"micro_batch", s.shape.rows},
+          {"accumulate", s.accumulate},
+          {"head_slice", decoder.head_slice()},
+          {"norm_block", kernels::kNormBlock},
+          {"machine", runtime.numerics()}};
+}
+
+std::vector<KeyDifference> compare_keys(const Json& stored, const Json& given) {
+  std::vector<KeyDifference> differences;
+  compare(stored, given, "", differences);
+  return differences;
+}
+
+}  // namespace ebb::engine

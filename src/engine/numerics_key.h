@@ -1,0 +1,26 @@
+// What the numbers of a run may depend on: stored with it and compared on resume. Limits,
+// placement, chunk size, threads and timing are not in it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/runtime.h"
+#include "engine/training_run.h"
+
+namespace ebb::engine {
+
+Json numerics_key(const Runtime& runtime, const TrainingSettings& settings, std::uint64_t seed,
+                  const std::string& model_name, const std::string& data_digest);
+
+struct KeyDifference {
+  std::string field;  // "optimizer.learning_rate"
+  std::string stored;
+  std::string given;
+  bool machine = false;  // of the machine, not of the run: the run can go on, though not to the bit
+};
+
+std::vector<KeyDifference> compare_keys(const Json& stored, const Json& given);
+
+}  // namespace ebb::engine

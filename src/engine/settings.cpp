@@ -1,0 +1,120 @@
+#include "engine/settings.h"
+
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+
+namespace ebb::engine {
+namespace {
+
+void require(bool good, std::string_view flag, const std::string& found,
+             std::string_view expected) {
+  if (!good) throw ConfigError(fmt::format("{} {}: expected {}", flag, found, expected));
+}
+
+void require_positive(std::int64_t value, std::string_view flag) {
+  require(value >= 1 && value <= (std::int64_t{1} << 40), flag, std::to_string(value),
+          "a whole number of at least 1");
+}
+
+// `none` and `all` are the words for no block and every block.
+std::optional<std::int64_t> parse_blocks(const std::string& text, std::string_view flag,
+                                         std::string_view none, std::string_view all,
+                                         std::int64_t layers) {
+  if (text == "auto") return std::nullopt;
+  if (text == none) return 0;
+  if (text == all) return layers;
+  std::int64_t blocks = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), blocks);
+  require(error == std::errc{} && end == text.data() + text.size() && blocks >= 0, flag,
+          "'" + text + "'", fmt::format("{}, {}, auto or a number of blocks", none, all));
+  return std::min(blocks, layers);
+}
+
+std::optional<plan::Site> parse_site(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  for (const plan::Site site : {plan::Site::resident, plan::Site::stream, plan::Site::host}) {
+    if (text == name_of(site)) return site;
+  }
+  throw ConfigError(fmt::format("--states '{}': expected resident, stream, host or auto", text));
+}
+
+plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
+  plan::Wishes wishes;
+  wishes.site = parse_site(o.states);
+  wishes.offload_fraction = o.offload_fraction;
+  wishes.host_fraction = o.host_fraction;
+  for (const auto& [flag, value] : {std::pair{"--offload-fraction", o.offload_fraction},
+                                    std::pair{"--host-fraction", o.host_fraction}}) {
+    require(!value || (*value >= 0 && *value <= 1), flag, fmt::format("{}", value.value_or(0)),
+            "a share between 0 and 1");
+  }
+  if (wishes.site == plan::Site::resident) {
+    require(o.offload_fraction.value_or(0) == 0 && o.host_fraction.value_or(0) == 0,
+            "--states resident", "with an offload fraction",
+            "--states stream, host or auto with it");
+    wishes.offload_fraction.reset();
+    wishes.host_fraction.reset();
+  }
+  if (wishes.site == plan::Site::host) {
+    require(!o.host_fraction, "--states host", "with --host-fraction",
+            "--offload-fraction alone: all that leaves the device is updated by the CPU");
+  }
+  wishes.recompute_blocks = parse_blocks(o.recompute, "--recompute", "none", "block", layers);
+  wishes.host_inputs = parse_blocks(o.activations, "--activations", "device", "host", layers);
+  if (o.chunk_parameters) require_positive(*o.chunk_parameters, "--chunk-parameters");
+  wishes.chunk_parameters = o.chunk_parameters;
+  return wishes;
+}
+
+}  // namespace
+
+DType parse_dtype(const std::string& text, std::string_view flag) {
+  require(text == "bf16" || text == "fp32", flag, "'" + text + "'", "bf16 or fp32");
+  return text == "bf16" ? DType::bf16 : DType::f32;
+}
+
+TrainingSettings training_settings(const TrainOptions& o, const model::Config& config,
+                                   const device::Device& device) {
+  require_positive(o.sequence, "--sequence");
+  require_positive(o.micro_batch, "--micro-batch");
+  require_positive(o.accumulate, "--accumulate");
+  require_positive(o.steps, "--steps");
+  require(o.threads >= 0, "--threads", std::to_string(o.threads), "0 (all) or more");
+  require(o.save_every >= 0, "--save-every", std::to_string(o.save_every),
+          "0 (at the end) or more");
+  require_positive(o.keep, "--keep");
+  require(o.state_format == "exact", "--state-format", "'" + o.state_format + "'", "exact");
+  require(o.clip >= 0, "--clip", fmt::format("{}", o.clip), "0 (no clipping) or more");
+
+  TrainingSettings s;
+  s.config = config;
+  s.shape = {.rows = o.micro_batch, .sequence = o.sequence};
+  s.accumulate = o.accumulate;
+  s.dtype = parse_dtype(o.dtype, "--dtype");
+  s.gradient_type = o.gradients == "auto" ? s.dtype : parse_dtype(o.gradients, "--gradients");
+  require(s.dtype == DType::bf16 || s.gradient_type == DType::f32, "--gradients", "bf16",
+          "fp32 gradients with --dtype fp32");
+  s.adamw = {
+      .beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay};
+  optim::validate(s.adamw);
+  s.schedule.shape = optim::parse_schedule(o.schedule);
+  s.schedule.peak = o.learning_rate;
+  s.schedule.warmup = o.warmup;
+  s.schedule.steps = o.steps;
+  s.schedule.final_share =
+      o.final_share.value_or(optim::Schedule::default_final_share(s.schedule.shape));
+  s.schedule.decay_share = o.decay_share;
+  optim::validate(s.schedule);
+  s.clip = o.clip;
+  s.limits = {.device = o.device_memory.value_or(device.device_memory()),
+              .host = o.host_memory.value_or(device.host_memory())};
+  s.wishes = parse_wishes(o, config.layers);
+  const Bytes batch = 2 * 4 * o.sequence * o.micro_batch;
+  s.host_extra = kStagingBytes + (kBatchesAhead + 1) * o.accumulate * batch;
+  return s;
+}
+
+}  // namespace ebb::engine

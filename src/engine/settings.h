@@ -1,0 +1,21 @@
+// From what the user wrote to what a run is made of.
+#pragma once
+
+#include "device/device.h"
+#include "ebb/train.h"
+#include "engine/training_run.h"
+
+namespace ebb::engine {
+
+// Host memory for pieces of tensors on their way from and to files.
+inline constexpr Bytes kStagingBytes = kMiB;
+// Batches that wait ready for each micro-batch of a step.
+inline constexpr int kBatchesAhead = 2;
+
+// Throws ConfigError that names the flag, what was found and what to write.
+TrainingSettings training_settings(const TrainOptions& options, const model::Config& config,
+                                   const device::Device& device);
+
+DType parse_dtype(const std::string& text, std::string_view flag);
+
+}  // namespace ebb::engine

@@ -1,0 +1,70 @@
+#include "engine/summary.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "plan/explain.h"
+
+namespace ebb::engine {
+namespace {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Json tier(TrainingRun& run, plan::Tier tier) {
+  return {{"limit", run.plan().limits.of(tier)},
+          {"predicted_peak", run.plan().peak(tier)},
+          {"measured_peak", run.measured_peak(tier)}};
+}
+
+Json lanes(TrainingRun& run, std::size_t steps) {
+  Json all = Json::object();
+  for (const plan::Lane lane : plan::kLanes) {
+    const auto i = static_cast<std::size_t>(lane);
+    all[std::string(name_of(lane))] = {
+        {"busy_seconds_per_step",
+         steps == 0 ? 0.0 : run.executor().busy_seconds(lane) / static_cast<double>(steps)},
+        {"predicted_busy_seconds", run.plan().prediction.busy_seconds[i]},
+        {"predicted_exposed_seconds", run.plan().prediction.exposed_seconds[i]}};
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& numerics_key,
+                      const RunFigures& figures) {
+  const double seconds =
+      std::accumulate(figures.step_seconds.begin(), figures.step_seconds.end(), 0.0);
+  const auto steps = static_cast<std::int64_t>(figures.step_seconds.size());
+  Json json = {
+      {"steps", run.steps_done()},
+      {"steps_this_run", steps},
+      {"tokens", figures.tokens},
+      {"loss_first", figures.losses.empty() ? Json() : Json(figures.losses.front())},
+      {"loss_last", figures.losses.empty() ? Json() : Json(figures.losses.back())},
+      {"tokens_per_second", seconds > 0 ? static_cast<double>(figures.tokens) / seconds : 0.0},
+      {"step_seconds_median", median(figures.step_seconds)},
+      {"step_seconds_predicted", run.plan().prediction.step_seconds},
+      {"seconds_waiting_for_data", figures.seconds_waiting_for_data},
+      {"weights_digest", run.store().weights_digest()},
+      {"moments_digest", run.store().moments_digest()},
+      {"link_bytes_up", run.executor().link().up.load()},
+      {"link_bytes_down", run.executor().link().down.load()},
+      {"tiers",
+       {{"device", tier(run, plan::Tier::device)},
+        {"host", tier(run, plan::Tier::host)},
+        {"disk", tier(run, plan::Tier::disk)}}},
+      {"lanes", lanes(run, figures.step_seconds.size())},
+      {"parameters", run.store().parameters().count()},
+      {"threads", runtime.threads()},
+      {"numerics_key", numerics_key},
+      {"plan", plan::flags_of(run.plan().choices)}};
+  return json.dump(2);
+}
+
+}  // namespace ebb::engine

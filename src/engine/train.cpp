@@ -1,0 +1,243 @@
+// Training from the command line's point of view: files in, steps, checkpoints and a summary out.
+#include "ebb/train.h"
+
+#include <chrono>
+#include <deque>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "checkpoint/folder.h"
+#include "ebb/error.h"
+#include "engine/checkpointing.h"
+#include "engine/model_source.h"
+#include "engine/numerics_key.h"
+#include "engine/settings.h"
+#include "engine/step_log.h"
+#include "engine/summary.h"
+#include "engine/training_run.h"
+#include "io/posix_file_system.h"
+#include "plan/explain.h"
+#include "text/byte_tokenizer.h"
+#include "text/prefetch.h"
+#include "text/text_files.h"
+
+namespace ebb {
+namespace engine {
+namespace {
+
+void check_vocabulary(const model::Config& config, const text::Tokenizer& tokenizer,
+                      const std::string& model) {
+  if (config.vocabulary < tokenizer.vocabulary()) {
+    throw ConfigError(
+        fmt::format("--model {}: its vocabulary of {} is too small for the {} tokenizer's {}",
+                    model, config.vocabulary, tokenizer.name(), tokenizer.vocabulary()));
+  }
+}
+
+// The checkpoint to go on from, if the user asked for one and there is one.
+std::optional<std::filesystem::path> find_start(io::FileSystem& files, const TrainOptions& options,
+                                                TrainObserver& observer) {
+  if (options.out.empty()) throw ConfigError("--out: a folder for the run is missing");
+  const bool exists = files.exists(options.out);
+  if (exists && !files.is_directory(options.out)) {
+    throw ConfigError(fmt::format("--out {}: this is not a folder", options.out));
+  }
+  const auto latest = exists ? checkpoint::latest_checkpoint(files, options.out) : std::nullopt;
+  if (options.resume) {
+    if (!latest) {
+      observer.note(
+          fmt::format("--resume: no checkpoint in {}; starting from the beginning", options.out));
+    }
+    return latest;
+  }
+  if (exists && !files.list(options.out).empty()) {
+    throw ConfigError(fmt::format("--out {}: the folder is not empty. {}", options.out,
+                                  latest
+                                      ? "Add --resume to go on from its last checkpoint, or give "
+                                        "another folder."
+                                      : "Give another folder, or empty it."));
+  }
+  return std::nullopt;
+}
+
+void compare_with(const TrainingState& state, const Json& key, TrainObserver& observer) {
+  std::string wrong;
+  for (const KeyDifference& difference : compare_keys(state.numerics_key, key)) {
+    const std::string line = fmt::format("\n  {}: {} in the checkpoint, {} now", difference.field,
+                                         difference.stored, difference.given);
+    if (difference.machine) {
+      observer.note("Not the machine of the checkpoint; the run goes on, but not to the bit:" +
+                    line);
+    } else {
+      wrong += line;
+    }
+  }
+  if (!wrong.empty()) {
+    throw ConfigError("--resume: the checkpoint was made with other settings:" + wrong +
+                      "\nGive the same settings, or start a new run in another --out.");
+  }
+}
+
+// One run of train(): owns everything from the first file to the summary.
+class Session {
+ public:
+  Session(const TrainOptions& options, TrainObserver& observer)
+      : options_(options),
+        observer_(observer),
+        runtime_(options.device, options.threads),
+        source_(find_model(files_, options.model)),
+        data_({options.data.begin(), options.data.end()}, tokenizer_),
+        settings_(training_settings(options, source_.config, runtime_.device())),
+        batches_(data_, {.sequence = options.sequence, .rows = options.micro_batch}, options.seed) {
+    check_vocabulary(source_.config, tokenizer_, options.model);
+    key_ = numerics_key(runtime_, settings_, options.seed, source_.name, data_.digest());
+  }
+
+  TrainSummary run() {
+    const auto start = find_start(files_, options_, observer_);
+    if (start) restore_state(*start);
+    TrainingRun run(runtime_, settings_);
+    observer_.note(plan::explain(run.plan()));
+    const memory::Reservation staging = run.host_ledger().reserve("staging", kStagingBytes);
+    const memory::Reservation ready =
+        run.host_ledger().reserve("batches", settings_.host_extra - kStagingBytes);
+    fill_parameters(run, start);
+    files_.make_directories(options_.out);
+    StepLog log(std::filesystem::path(options_.out) / "log.jsonl", state_.step);
+    saved_step_ = start ? state_.step : -1;
+    if (start) checkpoint_ = start->string();
+
+    train_steps(run, log);
+    run.finish();
+    save(run);
+    return {.steps = state_.step,
+            .stopped = stopped_,
+            .checkpoint = checkpoint_,
+            .json = summarize(run, runtime_, key_, figures_)};
+  }
+
+ private:
+  void restore_state(const std::filesystem::path& folder) {
+    checkpoint::verify(files_, folder);
+    state_ = read_training_state(files_, folder);
+    compare_with(state_, key_, observer_);
+    observer_.note(fmt::format("Going on from step {} in {}", state_.step, folder.string()));
+  }
+
+  void fill_parameters(TrainingRun& run, const std::optional<std::filesystem::path>& start) {
+    state_.seed = options_.seed;
+    state_.numerics_key = key_;
+    if (start) {
+      load_checkpoint(files_, *start, run.store());
+      run.set_steps_done(state_.step);
+      return;
+    }
+    const WeightSink sink = [&](int parameter, std::int64_t first, std::span<const float> values) {
+      run.store().write_master(parameter, first, values);
+    };
+    if (source_.folder.empty()) {
+      initialize_weights(source_.config, run.store().parameters(), options_.seed, sink);
+    } else {
+      load_weights(files_, source_, run.store().parameters(), sink);
+    }
+    run.store().clear_moments();
+  }
+
+  void train_steps(TrainingRun& run, StepLog& log) {
+    if (state_.step >= options_.steps) {
+      observer_.note(fmt::format("Step {} of {} is already reached: nothing to train", state_.step,
+                                 options_.steps));
+      return;
+    }
+    const auto accumulate = static_cast<int>(options_.accumulate);
+    text::Prefetcher prefetch(batches_, state_.data_position, kBatchesAhead * accumulate, 1);
+    auto before = std::chrono::steady_clock::now();
+    while (state_.step < options_.steps && !stopped_) {
+      std::vector<text::Batch> batches;
+      for (int m = 0; m < accumulate; ++m) batches.push_back(prefetch.next());
+      const StepResult result = run.step(batches);
+      const auto now = std::chrono::steady_clock::now();
+      const double seconds = std::chrono::duration<double>(now - before).count();
+      before = now;
+      state_.step = run.steps_done();
+      state_.data_position = batches.back().position_after;
+      tell(run, log, result, seconds);
+      stopped_ = observer_.stop_requested();
+      if (options_.save_every > 0 && state_.step % options_.save_every == 0) {
+        run.finish();
+        save(run);
+        before = std::chrono::steady_clock::now();  // saving is not training
+      }
+    }
+    figures_.seconds_waiting_for_data = prefetch.waited_seconds();
+  }
+
+  void tell(TrainingRun& run, StepLog& log, const StepResult& result, double seconds) {
+    figures_.losses.push_back(result.loss);
+    figures_.step_seconds.push_back(seconds);
+    figures_.tokens += options_.sequence * options_.micro_batch * options_.accumulate;
+    recent_.push_back(seconds);
+    if (recent_.size() > 10) recent_.pop_front();
+    double recent = 0;
+    for (const double s : recent_) recent += s;
+    recent /= static_cast<double>(recent_.size());
+    const StepReport report{
+        .step = state_.step,
+        .steps = options_.steps,
+        .loss = result.loss,
+        .norm = result.norm,
+        .learning_rate = run.learning_rate(state_.step),
+        .tokens_per_second =
+            static_cast<double>(options_.sequence * options_.micro_batch * options_.accumulate) /
+            recent,
+        .seconds_left = recent * static_cast<double>(options_.steps - state_.step),
+        .device_bytes = run.measured_peak(plan::Tier::device)};
+    log.add(report, seconds);
+    observer_.step(report);
+  }
+
+  void save(TrainingRun& run) {
+    if (state_.step == saved_step_) return;
+    checkpoint_ =
+        save_checkpoint(files_, options_.out, run.store(), source_.config, state_, options_.keep)
+            .string();
+    saved_step_ = state_.step;
+    observer_.note("Saved " + checkpoint_);
+  }
+
+  const TrainOptions& options_;
+  TrainObserver& observer_;
+  io::PosixFileSystem files_;
+  Runtime runtime_;
+  ModelSource source_;
+  text::ByteTokenizer tokenizer_;
+  text::TextFiles data_;
+  TrainingSettings settings_;
+  text::Batches batches_;
+  Json key_;
+  TrainingState state_;
+  RunFigures figures_;
+  std::deque<double> recent_;
+  std::string checkpoint_;
+  std::int64_t saved_step_ = -1;
+  bool stopped_ = false;
+};
+
+}  // namespace
+}  // namespace engine
+
+TrainSummary train(const TrainOptions& options, TrainObserver& observer) {
+  return engine::Session(options, observer).run();
+}
+
+std::string explain_plan(const TrainOptions& options) {
+  io::PosixFileSystem files;
+  engine::Runtime runtime(options.device, options.threads);
+  const engine::ModelSource source = engine::find_model(files, options.model);
+  const engine::TrainingSettings settings =
+      engine::training_settings(options, source.config, runtime.device());
+  return plan::explain(engine::plan_training(runtime, settings));
+}
+
+}  // namespace ebb

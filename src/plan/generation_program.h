@@ -1,0 +1,26 @@
+// The program of generation: the forward of a few new tokens with everything on the device.
+#pragma once
+
+#include <vector>
+
+#include "plan/program.h"
+
+namespace ebb::plan {
+
+struct GenerationWork {
+  std::vector<std::string> names;  // of the blocks: the embedding, the transformer blocks, the head
+  std::vector<std::int64_t> parameters;  // of each
+  Bytes weight_bytes = 2;
+  Bytes tokens = 0;  // ids of the tokens of one run
+  Bytes input = 0;   // a block's input
+  Bytes cache = 0;   // keys and values of one block
+  Bytes work = 0;    // the most any task needs
+  Bytes logits = 0;
+  Bytes scratch = 0;
+  Bytes tables = 0;
+};
+
+// One run of it takes up to the planned number of tokens further.
+Program build_generation(const GenerationWork&);
+
+}  // namespace ebb::plan
