@@ -202,9 +202,9 @@ void Executor::poison(ObjectId id, device::Stream& stream) {
 void Executor::pause(TaskId id, std::int64_t step) const {
   const CounterRng rng(disturbance_.slow_lanes_seed, static_cast<std::uint64_t>(step));
   const double u = rng.uniform(static_cast<std::uint64_t>(id));
-  // Most tasks start at once, a few are late by up to some milliseconds.
+  // Most tasks start at once, a few are late by up to a millisecond.
   if (u > 0.9)
-    std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int>((u - 0.9) * 3e4)));
+    std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int>((u - 0.9) * 1e4)));
 }
 
 }  // namespace ebb::engine

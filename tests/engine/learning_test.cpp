@@ -1,0 +1,140 @@
+// Training against PyTorch: golden files made by tools/golden/make_training.py.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "checkpoint/safetensors.h"
+#include "engine/model_source.h"
+#include "engine/small_runs.h"
+#include "io/posix_file_system.h"
+#include "io/text_file.h"
+
+namespace ebb::engine {
+namespace {
+
+std::filesystem::path golden(const std::string& family) {
+  return std::filesystem::path(EBB_SOURCE_DIR) / "tests/golden/training" / family;
+}
+
+std::vector<float> read_floats(const checkpoint::SafetensorsReader& reader,
+                               const std::string& name) {
+  const checkpoint::StoredTensor* tensor = reader.find(name);
+  if (tensor == nullptr) throw std::runtime_error("no tensor " + name);
+  std::vector<float> values(static_cast<std::size_t>(tensor->bytes / 4));
+  reader.read(*tensor, 0, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+// The norm of the difference over the norm.
+double distance(std::span<const float> found, std::span<const float> expected) {
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference += std::pow(static_cast<double>(found[i]) - expected[i], 2);
+    norm += std::pow(static_cast<double>(expected[i]), 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+struct Golden {
+  Json json;
+  std::vector<std::int32_t> ids;
+  std::int64_t steps, accumulate, rows, length;
+};
+
+Golden read_golden(io::FileSystem& files, const std::string& family) {
+  Golden g;
+  g.json = Json::parse(io::read_text(files, golden(family) / "golden.json", kMiB));
+  g.steps = g.json["steps"];
+  g.accumulate = g.json["accumulate"];
+  g.rows = g.json["rows"];
+  g.length = g.json["length"];
+  const checkpoint::SafetensorsReader reader(files, golden(family) / "tokens.safetensors");
+  const checkpoint::StoredTensor* ids = reader.find("ids");
+  g.ids.resize(static_cast<std::size_t>(ids->bytes / 4));
+  reader.read(*ids, 0, std::as_writable_bytes(std::span(g.ids)));
+  return g;
+}
+
+std::vector<text::Batch> batches_of(const Golden& g, std::int64_t step) {
+  std::vector<text::Batch> batches;
+  for (std::int64_t m = 0; m < g.accumulate; ++m) {
+    text::Batch batch;
+    for (std::int64_t r = 0; r < g.rows; ++r) {
+      const auto* row = g.ids.data() + ((step * g.accumulate + m) * g.rows + r) * (g.length + 1);
+      batch.tokens.insert(batch.tokens.end(), row, row + g.length);
+      batch.targets.insert(batch.targets.end(), row + 1, row + g.length + 1);
+    }
+    batches.push_back(std::move(batch));
+  }
+  return batches;
+}
+
+TrainingSettings settings_of(const Golden& g, const model::Config& config) {
+  TrainingSettings s = small_settings();
+  s.config = config;
+  s.shape = {.rows = g.rows, .sequence = g.length};
+  s.accumulate = g.accumulate;
+  s.dtype = s.gradient_type = DType::f32;
+  const Json& o = g.json["optimizer"];
+  s.adamw = {.beta1 = o["beta1"],
+             .beta2 = o["beta2"],
+             .epsilon = o["eps"],
+             .weight_decay = o["weight_decay"]};
+  s.clip = o["clip_grad_norm"];
+  const Json& schedule = g.json["schedule"];
+  s.schedule = {.shape = optim::Schedule::Shape::cosine,
+                .peak = schedule["peak_lr"],
+                .warmup = schedule["warmup_steps"],
+                .steps = g.steps,
+                .final_share = schedule["final_share"]};
+  return s;
+}
+
+class LearningTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(LearningTest, TwentyStepsMatchPyTorch) {
+  io::PosixFileSystem files;
+  const Golden g = read_golden(files, GetParam());
+  const ModelSource source = find_model(files, golden(GetParam()).string());
+  const TrainingSettings settings = settings_of(g, source.config);
+  Runtime runtime("cpu", 2);
+  TrainingRun run(runtime, settings);
+  load_weights(files, source, run.store().parameters(),
+               [&](int p, std::int64_t first, std::span<const float> values) {
+                 run.store().write_master(p, first, values);
+               });
+  run.store().clear_moments();
+
+  for (std::int64_t step = 0; step < g.steps; ++step) {
+    const Json& record = g.json["records"][static_cast<std::size_t>(step)];
+    EXPECT_NEAR(run.learning_rate(step + 1), record["lr"].get<double>(), 1e-12);
+    const StepResult result = run.step(batches_of(g, step));
+    EXPECT_NEAR(result.loss, record["loss"].get<double>(), 1e-4) << "step " << step + 1;
+    EXPECT_NEAR(result.norm / record["grad_norm"].get<double>(), 1.0, 1e-4) << "step " << step + 1;
+  }
+  run.finish();
+
+  const checkpoint::SafetensorsReader expected(files, golden(GetParam()) / "final.safetensors");
+  const checkpoint::SafetensorsReader initial(files, source.weights());
+  const auto& all = run.store().parameters().all;
+  for (int p = 0; p < static_cast<int>(all.size()); ++p) {
+    const std::string& name = all[static_cast<std::size_t>(p)].name;
+    const std::vector<float> want = read_floats(expected, name);
+    std::vector<float> found(want.size());
+    run.store().read_master(p, 0, found);
+    EXPECT_LT(distance(found, want), 1e-4) << name;
+    // The test means something only if training moved the tensor by far more than that.
+    EXPECT_GT(distance(read_floats(initial, name), want), 3e-3) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LearningTest, testing::Values("llama", "qwen2"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace ebb::engine
