@@ -21,7 +21,7 @@ plan::Wishes mixed(double offload, double host, std::int64_t recompute, std::int
 
 // The smallest device limit, to 4 KiB, that the settings fit.
 Bytes least_limit(TrainingSettings settings) {
-  Runtime runtime("cpu", 1);
+  Runtime runtime("cpu", 2);
   const auto fits = [&](Bytes limit) {
     settings.limits.device = limit;
     try {
