@@ -28,7 +28,9 @@ $(BUILD)/build.ninja: CMakePresets.json | deps
 build: deps $(BUILD)/build.ninja
 	@cmake --build --preset release --parallel $(JOBS)
 
-demo: build
+# The command alone: a newcomer need not wait for the tests to compile.
+demo: deps $(BUILD)/build.ninja
+	@cmake --build --preset release --parallel $(JOBS) --target ebb_cli
 	@tools/demo.sh
 
 test: build
