@@ -89,7 +89,8 @@ struct TrainSummary {
 // Throws an ebb::Error; the last checkpoint is good whatever happens.
 TrainSummary train(const TrainOptions& options, TrainObserver& observer);
 
-// The plan as text: who needs how much where, what a step costs. Throws OutOfBudget if nothing fits.
+// The plan as text: who needs how much where, what a step costs. Throws OutOfBudget if nothing
+// fits.
 std::string explain_plan(const TrainOptions& options);
 
 }  // namespace ebb

@@ -55,9 +55,9 @@ plan::GenerationWork measure(const model::Decoder& decoder, const model::Paramet
 }
 
 plan::Layout lay_out_within(plan::Program& program, const plan::GenerationWork& work,
-                            const plan::Limits& limits) {
+                            const plan::Limits& limits, Bytes libraries) {
   plan::Layout layout = plan::lay_out(program);
-  const Bytes device = layout.size_of(plan::Tier::device);
+  const Bytes device = layout.size_of(plan::Tier::device) + libraries;
   const Bytes host = layout.size_of(plan::Tier::host);
   if (device > limits.device || host > limits.host) {
     Bytes weights = 0;
@@ -94,7 +94,7 @@ Generator::Generator(Runtime& runtime, io::FileSystem& files, const ModelSource&
       decoder_(source.config, dtype, dtype, {}),
       work_(measure(decoder_, parameters_, runtime.model_ops(), dtype, positions)),
       program_(plan::build_generation(work_)),
-      layout_(lay_out_within(program_, work_, limits)),
+      layout_(lay_out_within(program_, work_, limits, runtime.model_ops().library_bytes())),
       device_arena_("device",
                     runtime.device().allocate_device(layout_.size_of(plan::Tier::device))),
       host_arena_("host", runtime.device().allocate_host(layout_.size_of(plan::Tier::host))),

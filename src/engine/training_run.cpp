@@ -43,6 +43,7 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)
       host_ledger_("host", settings_.limits.host),
       device_reservation_(
           device_ledger_.reserve("arena", plan_.layout.size_of(plan::Tier::device))),
+      library_reservation_(device_ledger_.reserve("libraries", plan_.workload.device_extra)),
       host_reservation_(host_ledger_.reserve("arena", plan_.layout.size_of(plan::Tier::host))),
       device_arena_("device",
                     runtime.device().allocate_device(plan_.layout.size_of(plan::Tier::device))),
@@ -94,9 +95,11 @@ StepResult TrainingRun::step(std::span<const text::Batch> batches) {
 }
 
 Bytes TrainingRun::measured_peak(plan::Tier tier) const {
-  if (tier == plan::Tier::device) return device_arena_.high_water();
   if (tier == plan::Tier::disk) return 0;
-  return host_arena_.high_water() + host_ledger_.peak() - host_arena_.size();
+  const bool device = tier == plan::Tier::device;
+  const memory::Arena& arena = device ? device_arena_ : host_arena_;
+  const memory::Ledger& ledger = device ? device_ledger_ : host_ledger_;
+  return arena.high_water() + ledger.peak() - arena.size();
 }
 
 }  // namespace ebb::engine

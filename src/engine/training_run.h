@@ -76,6 +76,7 @@ class TrainingRun {
   memory::Ledger device_ledger_;
   memory::Ledger host_ledger_;
   memory::Reservation device_reservation_;
+  memory::Reservation library_reservation_;
   memory::Reservation host_reservation_;
   memory::Arena device_arena_;
   memory::Arena host_arena_;

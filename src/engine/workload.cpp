@@ -130,6 +130,7 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
   if (shape.dtype == DType::bf16) work.state_planes.push_back(2);
   work.state_planes.insert(work.state_planes.end(), {4, 4});
   work.norm_block = kernels::kNormBlock;
+  work.device_extra = backend.library_bytes();
   work.host_extra = shape.host_extra;
   return work;
 }

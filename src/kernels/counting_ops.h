@@ -53,6 +53,7 @@ class CountingOps : public ModelOps {
     return backend_.attention_scratch(type, shape, backward);
   }
   void bind_scratch(std::span<std::byte>) override {}
+  Bytes library_bytes() const override { return backend_.library_bytes(); }
 
  private:
   void add(double flops, double bytes) { count_.flops += flops, count_.bytes += bytes; }

@@ -131,6 +131,8 @@ class ModelOps {
                                const MatmulOptions& options) const = 0;
   virtual Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const = 0;
   virtual void bind_scratch(std::span<std::byte> scratch) = 0;
+  // The most that libraries take on the device by themselves during a call, besides scratch.
+  virtual Bytes library_bytes() const { return 0; }
   // The stream that calls are made on, for implementations that queue on one.
   virtual void bind_stream(device::Stream&) {}
 };

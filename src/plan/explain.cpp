@@ -29,8 +29,9 @@ std::string memory_table(const Plan& plan) {
     text += fmt::format("  {:<24}{:>14}{:>14}\n", "holes", format_bytes(gaps_device),
                         format_bytes(gaps_host));
   }
-  text += fmt::format("  {:<24}{:>14}{:>14}\n", "data and staging", "-",
-                      format_bytes(plan.workload.host_extra));
+  text +=
+      fmt::format("  {:<24}{:>14}{:>14}\n", "libraries, data, staging",
+                  format_bytes(plan.workload.device_extra), format_bytes(plan.workload.host_extra));
   text += fmt::format("  {:<24}{:>14}{:>14}\n", "needed", format_bytes(plan.peak(Tier::device)),
                       format_bytes(plan.peak(Tier::host)));
   text += fmt::format("  {:<24}{:>14}{:>14}\n", "limit", format_bytes(plan.limits.device),

@@ -94,11 +94,12 @@ Plan plan_with(const Workload& workload, const Choices& choices, const Limits& l
   Plan plan{.limits = limits, .workload = workload, .choices = choices, .profile = profile};
   // Holes between objects can make the arena larger than what is alive at once; then states ride in
   // a little later and it is laid out again.
-  Bytes budget = limits.device;
+  const Bytes room = limits.device - workload.device_extra;
+  Bytes budget = room;
   for (int attempt = 0; attempt < 6; ++attempt) {
     plan.program = build_training(workload, choices, budget);
     plan.layout = lay_out(plan.program);
-    const Bytes excess = plan.layout.size_of(Tier::device) - limits.device;
+    const Bytes excess = plan.layout.size_of(Tier::device) - room;
     if (excess <= 0 || budget <= excess) break;
     budget -= excess;
   }

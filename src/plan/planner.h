@@ -42,9 +42,7 @@ struct Plan {
   Simulation prediction{};
 
   // What a tier will hold at most: its arena and what lives beside it.
-  Bytes peak(Tier tier) const {
-    return layout.size_of(tier) + (tier == Tier::host ? workload.host_extra : 0);
-  }
+  Bytes peak(Tier tier) const { return layout.size_of(tier) + workload.extra(tier); }
 };
 
 // One plan with these choices, whether it fits the limits or not.

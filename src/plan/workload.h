@@ -55,9 +55,14 @@ struct Workload {
   Bytes gradient_bytes = 2;
   std::vector<Bytes> state_planes;  // bytes a parameter of each plane of the state
   std::int64_t norm_block = 4096;   // the grain of gradient norms; chunks are cut along it
+  // Device memory outside the program: what libraries take by themselves.
+  Bytes device_extra = 0;
   // Host memory outside the program: data prepared ahead, staging for checkpoints.
   Bytes host_extra = 0;
 
+  Bytes extra(Tier tier) const {
+    return tier == Tier::device ? device_extra : tier == Tier::host ? host_extra : 0;
+  }
   std::int64_t parameters() const;
   // A chunk's state as one piece of memory: its planes, each starting at a multiple of 64 bytes.
   Bytes state_bytes(std::int64_t count) const;

@@ -6,6 +6,7 @@
 
 #include "ebb/error.h"
 #include "engine/small_runs.h"
+#include "kernels/cpu/cpu_ops.h"
 
 namespace ebb::engine {
 namespace {
@@ -20,8 +21,11 @@ Sweep sweep(TrainingSettings settings, Bytes resident_peak) {
   Sweep result;
   bool ran_before = false;
   std::string digest;
+  ThreadPool pool(2);
+  const Bytes libraries = kernels::CpuOps(pool).library_bytes();
   for (int percent = 4; percent <= 112; percent += 4) {
-    settings.limits.device = resident_peak * percent / 100;
+    // What libraries take is the same under every limit.
+    settings.limits.device = libraries + (resident_peak - libraries) * percent / 100;
     try {
       const Outcome outcome = train_small(settings, 2, 2);
       ++result.ran;
