@@ -30,8 +30,10 @@ void check_vocabulary(const model::Config& config, const text::Tokenizer& tokeni
                       const std::string& model) {
   if (config.vocabulary < tokenizer.vocabulary()) {
     throw ConfigError(
-        fmt::format("--model {}: its vocabulary of {} is too small for the {} tokenizer's {}",
-                    model, config.vocabulary, tokenizer.name(), tokenizer.vocabulary()));
+        fmt::format("--model {}: its vocabulary of {} is too small for the {} tokenizer's {}; give "
+                    "a model whose vocab_size is at least {}",
+                    model, config.vocabulary, tokenizer.name(), tokenizer.vocabulary(),
+                    tokenizer.vocabulary()));
   }
 }
 
@@ -41,7 +43,7 @@ std::optional<std::filesystem::path> find_start(io::FileSystem& files, const Tra
   if (options.out.empty()) throw ConfigError("--out: a folder for the run is missing");
   const bool exists = files.exists(options.out);
   if (exists && !files.is_directory(options.out)) {
-    throw ConfigError(fmt::format("--out {}: this is not a folder", options.out));
+    throw ConfigError(fmt::format("--out {}: this is a file; give the path of a folder, new or empty", options.out));
   }
   const auto latest = exists ? checkpoint::latest_checkpoint(files, options.out) : std::nullopt;
   if (options.resume) {
