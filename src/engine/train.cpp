@@ -43,7 +43,8 @@ std::optional<std::filesystem::path> find_start(io::FileSystem& files, const Tra
   if (options.out.empty()) throw ConfigError("--out: a folder for the run is missing");
   const bool exists = files.exists(options.out);
   if (exists && !files.is_directory(options.out)) {
-    throw ConfigError(fmt::format("--out {}: this is a file; give the path of a folder, new or empty", options.out));
+    throw ConfigError(fmt::format(
+        "--out {}: this is a file; give the path of a folder, new or empty", options.out));
   }
   const auto latest = exists ? checkpoint::latest_checkpoint(files, options.out) : std::nullopt;
   if (options.resume) {
