@@ -60,11 +60,8 @@ GenerateSummary generate(const GenerateOptions& options,
                                   .top_p = options.top_p,
                                   .seed = options.seed};
   engine::validate(sampling);
-  if (options.threads < 0) {
-    throw ConfigError(fmt::format("--threads {}: expected 0 (all) or more", options.threads));
-  }
   io::PosixFileSystem files;
-  engine::Runtime runtime(options.device, options.threads);
+  engine::Runtime runtime(options.device, engine::check_threads(options.threads));
   const engine::ModelSource source = engine::find_model(files, options.model);
   const text::ByteTokenizer tokenizer;
   const std::vector<std::int32_t> prompt = encode_prompt(options, tokenizer, source.config);

@@ -88,7 +88,7 @@ class Session {
   Session(const TrainOptions& options, TrainObserver& observer)
       : options_(options),
         observer_(observer),
-        runtime_(options.device, options.threads),
+        runtime_(options.device, check_threads(options.threads)),
         source_(find_model(files_, options.model)),
         data_({options.data.begin(), options.data.end()}, tokenizer_),
         settings_(training_settings(options, source_.config, runtime_.device())),
@@ -106,6 +106,8 @@ class Session {
     const memory::Reservation ready =
         run.host_ledger().reserve("batches", settings_.host_extra - kStagingBytes);
     fill_parameters(run, start);
+    // What a crash left takes room that the next save may need.
+    if (options_.resume) checkpoint::keep_last(files_, options_.out, options_.keep);
     files_.make_directories(options_.out);
     StepLog log(std::filesystem::path(options_.out) / "log.jsonl", state_.step);
     saved_step_ = start ? state_.step : -1;
@@ -236,7 +238,7 @@ TrainSummary train(const TrainOptions& options, TrainObserver& observer) {
 
 std::string explain_plan(const TrainOptions& options) {
   io::PosixFileSystem files;
-  engine::Runtime runtime(options.device, options.threads);
+  engine::Runtime runtime(options.device, engine::check_threads(options.threads));
   const engine::ModelSource source = engine::find_model(files, options.model);
   const engine::TrainingSettings settings =
       engine::training_settings(options, source.config, runtime.device());

@@ -83,7 +83,8 @@ TEST_F(BadInput, Numbers) {
   for (const char* flag :
        {"--steps", "--sequence", "--micro-batch", "--accumulate", "--chunk-parameters", "--keep"}) {
     for (const char* value : {"0", "-3"}) {
-      expect_flag_refused({flag, value}, {fmt::format("{} {}", flag, value), "at least 1"});
+      expect_flag_refused({flag, value},
+                          {fmt::format("{} {}", flag, value), "a whole number from 1 to"});
     }
   }
   for (const char* flag : {"--threads", "--save-every", "--clip", "--warmup", "--learning-rate",
@@ -93,8 +94,11 @@ TEST_F(BadInput, Numbers) {
   expect_flag_refused({"--seed", "-1"}, {"--seed: -1", "0 or more"});
   expect_flag_refused({"--learning-rate", "nan"}, {"--learning-rate nan", "a finite number"});
   expect_flag_refused({"--steps", "many"}, {"--steps", "many"});
-  expect_flag_refused({"--steps", "99999999999999999999"}, {"--steps", "99999999999999999999"});
-  expect_flag_refused({"--micro-batch", "1000000000000000"}, {"--micro-batch", "at least 1"});
+  expect_flag_refused({"--steps", "99999999999999999999"}, {"--steps", "a whole number from 1 to"});
+  expect_flag_refused({"--micro-batch", "1000000000000000"},
+                      {"--micro-batch 1000000000000000", "a whole number from 1 to"});
+  expect_flag_refused({"--accumulate", "1000000000000"}, {"--accumulate", "from 1 to 65536"});
+  expect_flag_refused({"--threads", "100000"}, {"--threads 100000", "to 4096"});
 }
 
 TEST_F(BadInput, UnknownAndMissingFlags) {
@@ -290,7 +294,7 @@ TEST_F(BadModel, Sampling) {
   expect_refused(with({"--top-p", "1.5"}), {"--top-p 1.5", "at most 1"});
   expect_refused(with({"--top-k", "-1"}), {"--top-k -1", "or more"});
   expect_refused(with({"--max-tokens", "0"}), {"--max-tokens 0", "at least 1"});
-  expect_refused(with({"--threads", "-1"}), {"--threads -1", "or more"});
+  expect_refused(with({"--threads", "-1"}), {"--threads -1", "0 (all that may be used) to"});
   expect_refused(with({"--seed", "-1"}), {"--seed: -1", "0 or more"});
   expect_refused(with({"--dtype", "int4"}), {"--dtype 'int4'", "bf16 or fp32"});
   for (const char* many : {"4094", "9223372036854775807"}) {
