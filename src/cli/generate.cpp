@@ -1,6 +1,7 @@
 #include "ebb/generate.h"
 
 #include <cstdio>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -24,7 +25,7 @@ void add_generate(CLI::App& app, Action& action) {
   verb->add_option("--top-p", o.top_p,
                    "Draw from the likeliest tokens that together have this probability")
       ->capture_default_str();
-  verb->add_option("--seed", o.seed, "Equal seeds give equal texts")->capture_default_str();
+  add_seed(*verb, o.seed, "Equal seeds give equal texts");
   verb->add_option("--dtype", o.dtype, "bf16, fp32, or auto: as stored")->capture_default_str();
   verb->add_option("--device", o.device, "cpu")->capture_default_str();
   verb->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
@@ -33,12 +34,13 @@ void add_generate(CLI::App& app, Action& action) {
   add_bytes(*verb, "--host-memory", o.host_memory, "The most that may be held in host memory");
   verb->callback([options, &action] {
     action = [options] {
-      fmt::print("{}", options->prompt);
-      const GenerateSummary summary = generate(*options, [](std::string_view piece) {
-        fmt::print("{}", piece);
+      // Printed with the first piece: what was refused leaves nothing on the output.
+      std::string unprinted = options->prompt;
+      const GenerateSummary summary = generate(*options, [&](std::string_view piece) {
+        fmt::print("{}{}", std::exchange(unprinted, {}), piece);
         return std::fflush(stdout) == 0;
       });
-      fmt::print("\n");
+      fmt::print("{}\n", unprinted);
       fmt::print(stderr, "{} tokens, {:.1f} tokens/s, prompt of {} in {}, device {} of {}\n",
                  summary.tokens, summary.tokens_per_second, summary.prompt_tokens,
                  format_seconds(summary.prompt_seconds), format_bytes(summary.device_peak),

@@ -13,6 +13,17 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kDoesNotFit = 2;
 
+std::string describe_misuse(const CLI::App* app, const CLI::Error& error) {
+  std::string text = error.what();
+  std::string verb;
+  for (const CLI::App* given : app->get_subcommands()) verb = given->get_name() + " ";
+  if (const auto words = app->remaining(); verb.empty() && !words.empty()) {
+    text = fmt::format("'{}' is not a verb; the verbs are train, plan, generate and inspect",
+                       words.front());
+  }
+  return fmt::format("ebb: {}\nRun 'ebb {}--help' to see what there is.\n", text, verb);
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "Ebb trains and runs transformer language models that are bigger than the device they run "
@@ -35,7 +46,13 @@ int run(int argc, char** argv) {
   ebb::cli::add_plan(app, action);
   ebb::cli::add_generate(app, action);
   ebb::cli::add_inspect(app, action);
-  CLI11_PARSE(app, argc, argv);
+  app.failure_message(describe_misuse);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // Asking for help or the version comes here, too.
+    return app.exit(error) == 0 ? 0 : kFailed;
+  }
   return action();
 }
 

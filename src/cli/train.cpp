@@ -12,12 +12,31 @@ namespace {
 
 constexpr int kInterrupted = 130;
 
-void write_summary(const std::string& path, const std::string& json) {
-  std::ofstream file(path);
-  file << json << '\n';
-  file.flush();
-  if (!file) throw IoError(fmt::format("--summary {}: cannot be written", path));
-}
+// Made before the first step, so that a wrong path does not cost a run's numbers.
+class SummaryFile {
+ public:
+  explicit SummaryFile(std::string path) : path_(std::move(path)) {
+    if (!path_.empty()) check(std::ofstream(path_, std::ios::app));
+  }
+
+  void write(const std::string& json) {
+    if (path_.empty()) return;
+    std::ofstream file(path_);
+    file << json << '\n';
+    file.flush();
+    check(file);
+  }
+
+ private:
+  void check(const std::ofstream& file) const {
+    if (file) return;
+    throw IoError(fmt::format(
+        "--summary {}: cannot be written; give a file in a folder that exists and has room",
+        path_));
+  }
+
+  std::string path_;
+};
 
 }  // namespace
 
@@ -43,10 +62,11 @@ void add_train(CLI::App& app, Action& action) {
       ->group("Run");
   verb->callback([options, summary, &action] {
     action = [options, summary] {
+      SummaryFile file(*summary);
       Progress progress;
       Progress::catch_interrupts();
       const TrainSummary result = train(*options, progress);
-      if (!summary->empty()) write_summary(*summary, result.json);
+      file.write(result.json);
       return result.stopped ? kInterrupted : 0;
     };
   });

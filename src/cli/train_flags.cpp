@@ -20,6 +20,14 @@ CLI::Option* add_bytes(CLI::App& verb, const std::string& flag, std::optional<By
       ->expected(1, 2);
 }
 
+CLI::Option* add_seed(CLI::App& verb, std::uint64_t& value, const std::string& help) {
+  // Unsigned numbers are parsed as C does, where -1 is the largest of them.
+  const auto refuse_sign = [](const std::string& text) {
+    return text.starts_with('-') ? text + " is negative; expected a whole number, 0 or more" : "";
+  };
+  return verb.add_option("--seed", value, help)->check(refuse_sign)->capture_default_str();
+}
+
 namespace {
 
 void add_batch(CLI::App& verb, TrainOptions& o) {
@@ -116,9 +124,7 @@ std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb) {
   verb.add_option("--steps", o.steps, "Steps of the whole run")
       ->capture_default_str()
       ->group("Run");
-  verb.add_option("--seed", o.seed, "Of the initial weights and the order of the data")
-      ->capture_default_str()
-      ->group("Run");
+  add_seed(verb, o.seed, "Of the initial weights and the order of the data")->group("Run");
   verb.add_option("--dtype", o.dtype, "Weights and activations: bf16 or fp32")
       ->capture_default_str()
       ->group("Run");

@@ -16,4 +16,6 @@ std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb);
 CLI::Option* add_bytes(CLI::App& verb, const std::string& flag, std::optional<Bytes>& value,
                        const std::string& help);
 
+CLI::Option* add_seed(CLI::App& verb, std::uint64_t& value, const std::string& help);
+
 }  // namespace ebb::cli

@@ -35,11 +35,18 @@ std::vector<std::int32_t> encode_prompt(const GenerateOptions& options,
                                     id, config.vocabulary));
     }
   }
-  const auto wanted = static_cast<std::int64_t>(tokens.size()) + options.max_tokens;
-  if (wanted > config.max_positions) {
+  // Said without adding to --max-tokens, which may be as large as an integer can be.
+  const std::int64_t room = config.max_positions - static_cast<std::int64_t>(tokens.size());
+  if (room < 1) {
     throw ConfigError(fmt::format(
-        "--max-tokens {}: prompt and output are {} tokens, but the model knows {} positions only",
-        options.max_tokens, wanted, config.max_positions));
+        "--prompt: it has {} tokens, but the model knows {} positions only; give at most {}",
+        tokens.size(), config.max_positions, config.max_positions - 1));
+  }
+  if (options.max_tokens > room) {
+    throw ConfigError(
+        fmt::format("--max-tokens {}: the prompt has {} tokens and the model knows {} positions "
+                    "only; give at most {}",
+                    options.max_tokens, tokens.size(), config.max_positions, room));
   }
   return tokens;
 }
@@ -54,7 +61,7 @@ GenerateSummary generate(const GenerateOptions& options,
                                   .seed = options.seed};
   engine::validate(sampling);
   io::PosixFileSystem files;
-  engine::Runtime runtime(options.device, options.threads);
+  engine::Runtime runtime(options.device, engine::check_threads(options.threads));
   const engine::ModelSource source = engine::find_model(files, options.model);
   const text::ByteTokenizer tokenizer;
   const std::vector<std::int32_t> prompt = encode_prompt(options, tokenizer, source.config);

@@ -76,6 +76,10 @@ std::string inspect(const std::string& path) {
   if (!files.exists(folder / "config.json")) {
     if (const auto latest = checkpoint::latest_checkpoint(files, folder)) folder = *latest;
   }
+  if (!files.exists(folder / "config.json")) {
+    throw FormatError(fmt::format(
+        "{}: there is neither a model (config.json) nor a checkpoint in this folder", path));
+  }
   std::string text;
   if (files.exists(folder / "manifest.json")) text += describe_checkpoint(files, folder);
   const engine::ModelSource source = engine::find_model(files, folder.string());

@@ -24,7 +24,9 @@ constexpr std::string_view kPreset = "preset:";
 Json read_json(io::FileSystem& files, const std::filesystem::path& path) {
   const std::string text = io::read_text(files, path, 16 * kMiB);
   Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw FormatError(fmt::format("{}: this is not JSON", path.string()));
+  if (json.is_discarded()) {
+    throw FormatError(fmt::format("{}: this is not JSON; get the file again", path.string()));
+  }
   return json;
 }
 
@@ -84,7 +86,9 @@ ModelSource find_model(io::FileSystem& files, const std::string& model) {
     const auto latest = checkpoint::latest_checkpoint(files, folder);
     if (!latest) {
       throw ConfigError(fmt::format(
-          "--model {}: there is neither a config.json nor a checkpoint in this folder", model));
+          "--model {}: there is neither a config.json nor a checkpoint in this folder. Give a "
+          "model's folder, or the folder of a run that has saved.",
+          model));
     }
     folder = *latest;
   }

@@ -14,9 +14,15 @@ void require(bool good, std::string_view flag, const std::string& found,
   if (!good) throw ConfigError(fmt::format("{} {}: expected {}", flag, found, expected));
 }
 
-void require_positive(std::int64_t value, std::string_view flag) {
-  require(value >= 1 && value <= (std::int64_t{1} << 40), flag, std::to_string(value),
-          "a whole number of at least 1");
+// Beyond these a typing error is likelier than a wish, and sums of bytes could overflow.
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;  // of a micro-batch
+constexpr std::int64_t kMostMicroBatches = 1 << 16;
+constexpr int kMostThreads = 4096;
+
+void require_positive(std::int64_t value, std::string_view flag, std::int64_t most = kMostSteps) {
+  require(value >= 1 && value <= most, flag, std::to_string(value),
+          fmt::format("a whole number from 1 to {}", most));
 }
 
 // `none` and `all` are the words for no block and every block.
@@ -71,6 +77,12 @@ plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
 
 }  // namespace
 
+int check_threads(int threads) {
+  require(threads >= 0 && threads <= kMostThreads, "--threads", std::to_string(threads),
+          fmt::format("0 (all that may be used) to {}", kMostThreads));
+  return threads;
+}
+
 DType parse_dtype(const std::string& text, std::string_view flag) {
   require(text == "bf16" || text == "fp32", flag, "'" + text + "'", "bf16 or fp32");
   return text == "bf16" ? DType::bf16 : DType::f32;
@@ -78,11 +90,10 @@ DType parse_dtype(const std::string& text, std::string_view flag) {
 
 TrainingSettings training_settings(const TrainOptions& o, const model::Config& config,
                                    const device::Device& device) {
-  require_positive(o.sequence, "--sequence");
-  require_positive(o.micro_batch, "--micro-batch");
-  require_positive(o.accumulate, "--accumulate");
+  require_positive(o.sequence, "--sequence", kMostTokens);
+  require_positive(o.micro_batch, "--micro-batch", kMostTokens / o.sequence);
+  require_positive(o.accumulate, "--accumulate", kMostMicroBatches);
   require_positive(o.steps, "--steps");
-  require(o.threads >= 0, "--threads", std::to_string(o.threads), "0 (all) or more");
   require(o.save_every >= 0, "--save-every", std::to_string(o.save_every),
           "0 (at the end) or more");
   require_positive(o.keep, "--keep");

@@ -16,6 +16,9 @@ inline constexpr int kBatchesAhead = 2;
 TrainingSettings training_settings(const TrainOptions& options, const model::Config& config,
                                    const device::Device& device);
 
+// The number itself. Throws ConfigError if it is no number of threads.
+int check_threads(int threads);
+
 DType parse_dtype(const std::string& text, std::string_view flag);
 
 }  // namespace ebb::engine

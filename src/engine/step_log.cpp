@@ -1,22 +1,35 @@
 #include "engine/step_log.h"
 
 #include <string>
+#include <system_error>
+
+#include <fmt/format.h>
 
 #include "base/json.h"
+#include "ebb/error.h"
 
 namespace ebb::engine {
 
-StepLog::StepLog(const std::filesystem::path& path, std::int64_t step) {
+StepLog::StepLog(std::filesystem::path path, std::int64_t step) : path_(std::move(path)) {
   std::string kept;
-  std::ifstream before(path);
+  std::ifstream before(path_);
   for (std::string line; step > 0 && std::getline(before, line);) {
     const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object() || json.value("step", step + 1) > step) break;
+    const auto number = json.find("step");
+    if (number == json.end() || !number->is_number_integer() || *number > step) break;
     kept += line + '\n';
   }
   before.close();
-  file_.open(path, std::ios::trunc);
+  // Written beside the old one, which is replaced at once: emptied in place, a run that is killed
+  // here would lose the steps it keeps. The stream goes on in the file under its new name.
+  const std::filesystem::path fresh = path_.string() + ".partial";
+  file_.open(fresh, std::ios::trunc);
   file_ << kept << std::flush;
+  check();
+  std::error_code error;
+  std::filesystem::rename(fresh, path_, error);
+  if (error) file_.setstate(std::ios::failbit);
+  check();
 }
 
 void StepLog::add(const StepReport& report, double seconds) {
@@ -25,6 +38,15 @@ void StepLog::add(const StepReport& report, double seconds) {
                 {"seconds", seconds},  {"tokens_per_second", report.tokens_per_second}}
                .dump()
         << std::endl;
+  check();
+}
+
+void StepLog::check() const {
+  if (file_) return;
+  throw IoError(fmt::format(
+      "cannot write '{}': free space on that disk, check the folder's permissions, and go on with "
+      "--resume",
+      path_.string()));
 }
 
 }  // namespace ebb::engine

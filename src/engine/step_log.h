@@ -11,11 +11,15 @@ namespace ebb::engine {
 
 class StepLog {
  public:
-  // Goes on behind `step`: lines of later steps, which a killed run left, are dropped.
-  StepLog(const std::filesystem::path& path, std::int64_t step);
+  // Goes on behind `step`: lines of later steps, which a killed run left, are dropped. A crash
+  // leaves the file as it was or as it should be. Throws IoError, as add() does.
+  StepLog(std::filesystem::path path, std::int64_t step);
   void add(const StepReport& report, double seconds);
 
  private:
+  void check() const;
+
+  std::filesystem::path path_;
   std::ofstream file_;
 };
 

@@ -30,8 +30,10 @@ void check_vocabulary(const model::Config& config, const text::Tokenizer& tokeni
                       const std::string& model) {
   if (config.vocabulary < tokenizer.vocabulary()) {
     throw ConfigError(
-        fmt::format("--model {}: its vocabulary of {} is too small for the {} tokenizer's {}",
-                    model, config.vocabulary, tokenizer.name(), tokenizer.vocabulary()));
+        fmt::format("--model {}: its vocabulary of {} is too small for the {} tokenizer's {}; give "
+                    "a model whose vocab_size is at least {}",
+                    model, config.vocabulary, tokenizer.name(), tokenizer.vocabulary(),
+                    tokenizer.vocabulary()));
   }
 }
 
@@ -41,7 +43,8 @@ std::optional<std::filesystem::path> find_start(io::FileSystem& files, const Tra
   if (options.out.empty()) throw ConfigError("--out: a folder for the run is missing");
   const bool exists = files.exists(options.out);
   if (exists && !files.is_directory(options.out)) {
-    throw ConfigError(fmt::format("--out {}: this is not a folder", options.out));
+    throw ConfigError(fmt::format(
+        "--out {}: this is a file; give the path of a folder, new or empty", options.out));
   }
   const auto latest = exists ? checkpoint::latest_checkpoint(files, options.out) : std::nullopt;
   if (options.resume) {
@@ -85,7 +88,7 @@ class Session {
   Session(const TrainOptions& options, TrainObserver& observer)
       : options_(options),
         observer_(observer),
-        runtime_(options.device, options.threads),
+        runtime_(options.device, check_threads(options.threads)),
         source_(find_model(files_, options.model)),
         data_({options.data.begin(), options.data.end()}, tokenizer_),
         settings_(training_settings(options, source_.config, runtime_.device())),
@@ -103,6 +106,8 @@ class Session {
     const memory::Reservation ready =
         run.host_ledger().reserve("batches", settings_.host_extra - kStagingBytes);
     fill_parameters(run, start);
+    // What a crash left takes room that the next save may need.
+    if (options_.resume) checkpoint::keep_last(files_, options_.out, options_.keep);
     files_.make_directories(options_.out);
     StepLog log(std::filesystem::path(options_.out) / "log.jsonl", state_.step);
     saved_step_ = start ? state_.step : -1;
@@ -233,7 +238,7 @@ TrainSummary train(const TrainOptions& options, TrainObserver& observer) {
 
 std::string explain_plan(const TrainOptions& options) {
   io::PosixFileSystem files;
-  engine::Runtime runtime(options.device, options.threads);
+  engine::Runtime runtime(options.device, engine::check_threads(options.threads));
   const engine::ModelSource source = engine::find_model(files, options.model);
   const engine::TrainingSettings settings =
       engine::training_settings(options, source.config, runtime.device());

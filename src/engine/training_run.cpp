@@ -13,8 +13,9 @@ namespace {
 
 model::Decoder make_decoder(const TrainingSettings& s) {
   if (s.shape.sequence > s.config.max_positions) {
-    throw ConfigError(fmt::format("--sequence {}: the model knows {} positions only",
-                                  s.shape.sequence, s.config.max_positions));
+    throw ConfigError(
+        fmt::format("--sequence {}: the model knows {} positions only; give at most {}",
+                    s.shape.sequence, s.config.max_positions, s.config.max_positions));
   }
   return model::Decoder(s.config, s.dtype, s.gradient_type, s.shape);
 }

@@ -1,0 +1,213 @@
+// What each verb does when all is well.
+#include <iterator>
+#include <regex>
+#include <sstream>
+
+#include "cli/small_commands.h"
+
+namespace ebb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class VerbsTest : public SmallCommands {
+ protected:
+  Json summary_of(const std::string& name, const Arguments& flags) const {
+    trained(name, 3, flags + Arguments{"--summary", at(name + ".json")});
+    return Json::parse(read_file(at(name + ".json")));
+  }
+
+  // The words of the "Plan: ..." line.
+  static Arguments planned_flags(const std::string& text) {
+    std::smatch line;
+    if (!std::regex_search(text, line, std::regex("Plan: ([^\n]*)"))) return {};
+    std::istringstream words(line[1].str());
+    return {std::istream_iterator<std::string>(words), {}};
+  }
+};
+
+TEST_F(VerbsTest, HelpNamesEveryFlag) {
+  const Arguments shared = {"--model",     "--device-memory", "--host-memory",
+                            "--sequence",  "--micro-batch",   "--accumulate",
+                            "--steps",     "--learning-rate", "--schedule",
+                            "--warmup",    "--clip",          "--weight-decay",
+                            "--states",    "--state-format",  "--offload-fraction",
+                            "--recompute", "--activations",   "--chunk-parameters",
+                            "--seed",      "--dtype",         "--device",
+                            "--threads",   "--host-fraction", "--use-cpu-offloading"};
+  const std::vector<std::pair<std::string, Arguments>> verbs = {
+      {"train",
+       shared + Arguments{"--data", "--out", "--save-every", "--keep", "--resume", "--summary"}},
+      {"plan", shared},
+      {"generate",
+       {"--model", "--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed",
+        "--device-memory", "--host-memory", "--threads", "--dtype"}},
+      {"inspect", {"path", "preset:NAME"}}};
+  const Finished all = run_ebb({"--help"});
+  EXPECT_EQ(all.code, 0);
+  for (const auto& [verb, flags] : verbs) {
+    EXPECT_THAT(all.out, HasSubstr(verb));
+    const Finished help = run_ebb({verb, "--help"});
+    EXPECT_EQ(help.code, 0);
+    for (const std::string& flag : flags) EXPECT_THAT(help.out, HasSubstr(flag)) << verb;
+  }
+  EXPECT_THAT(run_ebb({"--version"}).out, HasSubstr("ebb 0."));
+}
+
+TEST_F(VerbsTest, TrainLearnsSavesAndKeepsTheLast) {
+  const std::string run = at("run");
+  const Finished trained = run_ebb(train(run, 6) + Arguments{"--save-every", "2", "--keep", "2"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(trained.err, "");
+  for (int step = 1; step <= 6; ++step) {
+    EXPECT_THAT(trained.out, HasSubstr(fmt::format("\nstep {}/6  loss", step)));
+  }
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("tokens/s"), HasSubstr("left"), Not(HasSubstr("\r")),
+                                 Not(HasSubstr("\033"))));
+  EXPECT_FALSE(std::filesystem::exists(step_folder(run, 2)));
+  EXPECT_TRUE(std::filesystem::exists(step_folder(run, 4)));
+  EXPECT_TRUE(std::filesystem::exists(step_folder(run, 6)));
+}
+
+TEST_F(VerbsTest, SummaryHasEverything) {
+  const Json summary = summary_of("run", {"--states", "stream"});
+  for (const char* field : {"steps", "tokens", "loss_first", "loss_last", "tokens_per_second",
+                            "step_seconds_median", "link_bytes_up", "link_bytes_down"}) {
+    ASSERT_TRUE(summary.contains(field)) << field;
+    EXPECT_GT(summary[field], 0) << field;
+  }
+  EXPECT_EQ(summary["steps"], 3);
+  EXPECT_EQ(summary["tokens"], 3 * 2 * 32);
+  EXPECT_LT(summary["loss_last"], summary["loss_first"]);
+  for (const char* field : {"weights_digest", "moments_digest"}) {
+    EXPECT_EQ(summary[field].get<std::string>().size(), 32u) << field;
+  }
+  for (const char* name : {"device", "host", "disk"}) {
+    const Json& tier = summary["tiers"][name];
+    EXPECT_LE(tier.at("measured_peak"), tier.at("limit")) << name;
+    EXPECT_EQ(tier.at("measured_peak"), tier.at("predicted_peak")) << name;
+  }
+  EXPECT_EQ(summary["numerics_key"]["sequence"], 32);
+  EXPECT_THAT(summary["plan"].get<std::string>(), HasSubstr("--states stream"));
+}
+
+TEST_F(VerbsTest, PlanPrintsFlagsThatReproduceIt) {
+  // From plenty to hardly enough.
+  int different = 0;
+  std::string before;
+  for (const char* limit : {"1GiB", "8MiB", "5MiB", "3500KiB"}) {
+    SCOPED_TRACE(limit);
+    const Arguments limits = {"--device-memory", limit};
+    const Finished plan = run_ebb(Arguments{"plan", "--model", "preset:tiny"} + batch(3) + limits);
+    ASSERT_EQ(plan.code, 0) << plan.err;
+    const Arguments flags = planned_flags(plan.out);
+    ASSERT_FALSE(flags.empty()) << plan.out;
+    const Finished again =
+        run_ebb(Arguments{"plan", "--model", "preset:tiny"} + batch(3) + limits + flags);
+    EXPECT_EQ(again.out, plan.out);
+    const Json chosen = summary_of(std::string("auto") + limit, limits);
+    const Json given = summary_of(std::string("flags") + limit, limits + flags);
+    EXPECT_EQ(given["plan"], chosen["plan"]);
+    EXPECT_EQ(given["tiers"], chosen["tiers"]);
+    EXPECT_EQ(given["weights_digest"], chosen["weights_digest"]);
+    different += chosen["plan"] != before;
+    before = chosen["plan"];
+  }
+  EXPECT_GT(different, 1) << "the limits made no difference";
+}
+
+TEST_F(VerbsTest, PlanTakesATrainCommand) {
+  Arguments arguments = train(at("run"), 2);
+  arguments[0] = "plan";
+  const Finished plan = run_ebb(arguments);
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("needed"), HasSubstr("predicted"), HasSubstr("lane")));
+  EXPECT_FALSE(std::filesystem::exists(at("run")));
+}
+
+TEST_F(VerbsTest, CpuOffloadingLeavesNoStateOnTheDevice) {
+  const Json resident = summary_of("resident", {"--states", "resident"});
+  const Json offloaded = summary_of("offloaded", {"--use-cpu-offloading"});
+  EXPECT_LT(offloaded["tiers"]["device"]["measured_peak"],
+            resident["tiers"]["device"]["measured_peak"]);
+  EXPECT_GT(offloaded["tiers"]["host"]["measured_peak"],
+            resident["tiers"]["host"]["measured_peak"]);
+  // Whichever site was chosen, every weight or gradient crosses the link in every step.
+  const std::int64_t parameters = offloaded["parameters"];
+  EXPECT_GE(offloaded["link_bytes_up"], 3 * 2 * parameters);
+  EXPECT_GE(offloaded["link_bytes_down"], 3 * 2 * parameters);
+  EXPECT_LT(resident["link_bytes_up"], parameters);
+  EXPECT_EQ(offloaded["weights_digest"], resident["weights_digest"]);
+  EXPECT_EQ(offloaded["moments_digest"], resident["moments_digest"]);
+}
+
+TEST_F(VerbsTest, ResumeWithoutACheckpointStartsFromTheBeginning) {
+  std::filesystem::create_directory(at("empty"));
+  for (const char* name : {"missing", "empty"}) {
+    const Finished run = run_ebb(train(at(name), 2) + Arguments{"--resume"});
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(run.out, AllOf(HasSubstr("no checkpoint in"), HasSubstr(at(name)),
+                               HasSubstr("starting from the beginning"), HasSubstr("step 1/2")));
+  }
+}
+
+TEST_F(VerbsTest, ResumeOfAFinishedRunTrainsNothing) {
+  const Json whole = summary_of("run", {});
+  const Json again = summary_of("run", {"--resume"});
+  EXPECT_EQ(again["steps_this_run"], 0);
+  EXPECT_EQ(again["weights_digest"], whole["weights_digest"]);
+  EXPECT_EQ(again["moments_digest"], whole["moments_digest"]);
+}
+
+TEST_F(VerbsTest, GenerateRepeatsItself) {
+  const std::string run = trained("run", 3);
+  const auto text = [&](const Arguments& flags) {
+    const Finished end = run_ebb(
+        Arguments{"generate", "--model", run, "--prompt", "the tide", "--max-tokens", "40"} +
+        flags);
+    EXPECT_EQ(end.code, 0) << end.err;
+    EXPECT_TRUE(end.out.starts_with("the tide")) << end.out;
+    EXPECT_THAT(end.err, AllOf(HasSubstr("tokens/s"), HasSubstr("device")));
+    return end.out;
+  };
+  EXPECT_EQ(text({"--seed", "1"}), text({"--seed", "1", "--threads", "1"}));
+  EXPECT_NE(text({"--seed", "1"}), text({"--seed", "2"}));
+  const std::string likeliest = text({"--temperature", "0", "--seed", "1"});
+  EXPECT_EQ(text({"--temperature", "0", "--seed", "2"}), likeliest);
+  EXPECT_EQ(text({"--top-k", "1", "--seed", "3"}), likeliest);
+  EXPECT_EQ(text({"--top-p", "1e-9", "--seed", "4"}), likeliest);
+}
+
+TEST_F(VerbsTest, GenerateShowsTheTextAsItComes) {
+  const std::string run = trained("run", 1);
+  Process process({"generate", "--model", run, "--prompt", "tide", "--max-tokens", "4000"});
+  // Something is there long before the 4000th token; the rest is not waited for.
+  ASSERT_TRUE(process.run_until([&] { return process.out().size() > 20; }));
+  EXPECT_EQ(process.kill().signal, SIGKILL);
+}
+
+TEST_F(VerbsTest, InspectShowsModelsRunsCheckpointsAndFiles) {
+  const auto shown = [](const std::string& path) {
+    const Finished end = run_ebb({"inspect", path});
+    EXPECT_EQ(end.code, 0) << end.err;
+    return end.out;
+  };
+  EXPECT_THAT(shown("preset:tiny"), AllOf(HasSubstr("llama"), HasSubstr("822 k parameters"),
+                                          HasSubstr("4 blocks of width 128")));
+  const std::string run = trained("run", 2);
+  const std::string of_run = shown(run);
+  EXPECT_THAT(of_run, AllOf(HasSubstr("Checkpoint of step 2"), HasSubstr("checksums are right"),
+                            HasSubstr("numerics key"), HasSubstr("model.embed_tokens.weight")));
+  EXPECT_EQ(shown(step_folder(run, 2)), of_run);
+  EXPECT_THAT(shown(step_folder(run, 2) + "/state.safetensors"),
+              AllOf(HasSubstr("model.norm.weight.first"), HasSubstr("F32"), HasSubstr("I16")));
+  std::string bytes = read_file(step_folder(run, 2) + "/state.safetensors");
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_file(step_folder(run, 2) + "/state.safetensors", bytes);
+  EXPECT_THAT(shown(run), AllOf(HasSubstr("BROKEN"), HasSubstr("state.safetensors")));
+}
+
+}  // namespace
+}  // namespace ebb::cli
