@@ -36,8 +36,6 @@ if(EBB_HAS_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  # nvcc's front end refuses fmt 9's checks of format strings at compile time.
-  add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-DFMT_CONSTEVAL=>)
   if(EBB_CCACHE)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${EBB_CCACHE})
   endif()

@@ -1,5 +1,5 @@
-// What the tests of the update share: parameters with all their planes, their numbers of a step, and
-// the first difference between two states.
+// What the tests of the update share: parameters with all their planes, their numbers of a step,
+// and the first difference between two states.
 #pragma once
 
 #include <fmt/format.h>

@@ -3,11 +3,11 @@
 
 #include <memory>
 
+#include "adamw_cases.h"
 #include "ebb/error.h"
 #include "kernels/cpu/optimizer_ops.h"
 #include "kernels/optimizer_ops.h"
 #include "kernels/reference/optimizer_ops.h"
-#include "adamw_cases.h"
 
 namespace ebb::kernels {
 namespace {

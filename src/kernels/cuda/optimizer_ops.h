@@ -21,9 +21,8 @@ class CudaOptimizerOps final : public OptimizerOps {
   void bind_stream(device::Stream& stream) override;
 
  private:
+  cudaStream_t stream() const;
   cudaStream_t stream_ = nullptr;
-  bool bound_ = false;
-  void require_bound() const;
 };
 
 }  // namespace ebb::kernels

@@ -1,15 +1,11 @@
 // Compiled with --fmad=false, and every operation names its rounding: the compiler may neither fuse
 // nor approximate. bf16 is handled in integers, as the hardware's conversion flushes denormals.
-#include "kernels/cuda/optimizer_ops.h"
+#include "kernels/cuda/optimizer_kernels.h"
 
 #include <algorithm>
-
-#include <fmt/format.h>
+#include <initializer_list>
 
 #include "device/cuda/check.h"
-#include "device/cuda/cuda_stream.h"
-#include "ebb/error.h"
-#include "kernels/optimizer_checks.h"
 
 namespace ebb::kernels {
 namespace {
@@ -49,7 +45,7 @@ struct Split {
   std::int64_t head = 0;
   std::int64_t vectors = 0;
 
-  std::int64_t threads() const { return vectors + (count - vectors * kVector); }
+  __host__ __device__ std::int64_t threads() const { return vectors + (count - vectors * kVector); }
   __device__ std::int64_t vector_start(std::int64_t thread) const {
     return head + thread * kVector;
   }
@@ -84,9 +80,8 @@ __device__ std::int64_t thread_index() {
 
 unsigned grid_for(std::int64_t threads, int per_block) {
   const std::int64_t blocks = (threads + per_block - 1) / per_block;
-  if (blocks > 0x7fffffff) {
-    throw DeviceError(fmt::format("a kernel would need {} blocks, a grid has 2^31 - 1", blocks));
-  }
+  if (blocks > 0x7fffffff)
+    device::check(cudaErrorInvalidConfiguration, "a grid of over 2^31 blocks");
   return static_cast<unsigned>(blocks);
 }
 
@@ -185,8 +180,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class W, class G>
-void launch_adamw(const StateSpan& span, const AdamWStep& step, const StepScale* scale,
-                  cudaStream_t stream) {
+void launch_adamw_of(const StateSpan& span, const AdamWStep& step, const StepScale* scale,
+                     cudaStream_t stream) {
   const AdamWPlanes<W, G> planes{static_cast<W*>(span.weight), reinterpret_cast<Half*>(span.low),
                                  span.first, span.second, static_cast<const G*>(span.gradient)};
   const void* low = sizeof(W) == 2 ? span.low : span.weight;
@@ -200,32 +195,30 @@ void launch_adamw(const StateSpan& span, const AdamWStep& step, const StepScale*
   device::check(cudaGetLastError(), "launching the adamw kernel");
 }
 
-// out = round(a + b); out is one of the two, or neither overlaps.
-template <class Out, class A, class B>
-__global__ void __launch_bounds__(kThreads)
-    add_kernel(Out* out, const A* a, const B* b, Split parts) {
+// target = round(target + addend). The order of the two shows in a NaN's payload only.
+template <class T, class A>
+__global__ void __launch_bounds__(kThreads) add_kernel(T* target, const A* addend, Split parts) {
   const std::int64_t thread = thread_index();
   if (thread < parts.vectors) {
     const std::int64_t at = parts.vector_start(thread);
-    const Vector<A> left = load(a, at);
-    const Vector<B> right = load(b, at);
-    Vector<Out> sum;
+    Vector<T> sum = load(target, at);
+    const Vector<A> more = load(addend, at);
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
-      sum.at[i] = narrow<Out>(__fadd_rn(widen(left.at[i]), widen(right.at[i])));
+      sum.at[i] = narrow<T>(__fadd_rn(widen(sum.at[i]), widen(more.at[i])));
     }
-    store(out, at, sum);
+    store(target, at, sum);
   } else if (thread < parts.threads()) {
     const std::int64_t at = parts.single(thread);
-    out[at] = narrow<Out>(__fadd_rn(widen(a[at]), widen(b[at])));
+    target[at] = narrow<T>(__fadd_rn(widen(target[at]), widen(addend[at])));
   }
 }
 
-template <class Out, class A, class B>
-void launch_add(void* out, const void* a, const void* b, std::int64_t count, cudaStream_t stream) {
-  const Split parts = split_for(count, {{out, sizeof(Out)}, {a, sizeof(A)}, {b, sizeof(B)}});
+template <class T, class A>
+void launch_add_of(void* target, const void* addend, std::int64_t count, cudaStream_t stream) {
+  const Split parts = split_for(count, {{target, sizeof(T)}, {addend, sizeof(A)}});
   add_kernel<<<grid_for(parts.threads(), kThreads), kThreads, 0, stream>>>(
-      static_cast<Out*>(out), static_cast<const A*>(a), static_cast<const B*>(b), parts);
+      static_cast<T*>(target), static_cast<const A*>(addend), parts);
   device::check(cudaGetLastError(), "launching the gradient sum kernel");
 }
 
@@ -270,8 +263,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class G>
-void launch_square_sums(double* partials, const void* gradient, std::int64_t count,
-                        cudaStream_t stream) {
+void launch_square_sums_of(double* partials, const void* gradient, std::int64_t count,
+                           cudaStream_t stream) {
   square_sums_kernel<<<grid_for(norm_blocks(count), kNormBlocksPerGrid), kThreads, 0, stream>>>(
       partials, static_cast<const G*>(gradient), count);
   device::check(cudaGetLastError(), "launching the sum of squares kernel");
@@ -279,61 +272,34 @@ void launch_square_sums(double* partials, const void* gradient, std::int64_t cou
 
 }  // namespace
 
-void CudaOptimizerOps::bind_stream(device::Stream& stream) {
-  stream_ = static_cast<device::CudaStream&>(stream).handle();
-  bound_ = true;
-}
-
-void CudaOptimizerOps::require_bound() const {
-  if (!bound_) throw DeviceError("the CUDA optimizer was called before bind_stream()");
-}
-
-void CudaOptimizerOps::adamw(const StateSpan& span, const AdamWStep& step, const StepScale* scale) {
-  check_span(span);
-  if (span.count == 0) return;
-  require_bound();
+void launch_adamw(const StateSpan& span, const AdamWStep& step, const StepScale* scale,
+                  cudaStream_t stream) {
   const bool wide = span.gradient_type == DType::f32;
   if (span.weight_type == DType::f32) {
-    wide ? launch_adamw<float, float>(span, step, scale, stream_)
-         : launch_adamw<float, Half>(span, step, scale, stream_);
+    wide ? launch_adamw_of<float, float>(span, step, scale, stream)
+         : launch_adamw_of<float, Half>(span, step, scale, stream);
   } else {
-    wide ? launch_adamw<Half, float>(span, step, scale, stream_)
-         : launch_adamw<Half, Half>(span, step, scale, stream_);
+    wide ? launch_adamw_of<Half, float>(span, step, scale, stream)
+         : launch_adamw_of<Half, Half>(span, step, scale, stream);
   }
 }
 
-void CudaOptimizerOps::add_gradient(float* sum, const void* gradient, DType gradient_type,
-                                    std::int64_t count) {
-  check_float_type(gradient_type, "the gradient");
-  if (count == 0) return;
-  require_bound();
-  gradient_type == DType::f32 ? launch_add<float, float, float>(sum, sum, gradient, count, stream_)
-                              : launch_add<float, float, Half>(sum, sum, gradient, count, stream_);
-}
-
-void CudaOptimizerOps::finish_gradient(void* gradient, DType gradient_type, const void* sum,
-                                       DType sum_type, std::int64_t count) {
-  check_float_type(gradient_type, "the gradient");
-  check_float_type(sum_type, "the sum");
-  if (count == 0) return;
-  require_bound();
-  const bool wide = sum_type == DType::f32;
-  if (gradient_type == DType::f32) {
-    wide ? launch_add<float, float, float>(gradient, sum, gradient, count, stream_)
-         : launch_add<float, Half, float>(gradient, sum, gradient, count, stream_);
+void launch_add(void* target, DType target_type, const void* addend, DType addend_type,
+                std::int64_t count, cudaStream_t stream) {
+  const bool wide = addend_type == DType::f32;
+  if (target_type == DType::f32) {
+    wide ? launch_add_of<float, float>(target, addend, count, stream)
+         : launch_add_of<float, Half>(target, addend, count, stream);
   } else {
-    wide ? launch_add<Half, float, Half>(gradient, sum, gradient, count, stream_)
-         : launch_add<Half, Half, Half>(gradient, sum, gradient, count, stream_);
+    wide ? launch_add_of<Half, float>(target, addend, count, stream)
+         : launch_add_of<Half, Half>(target, addend, count, stream);
   }
 }
 
-void CudaOptimizerOps::square_sums(double* partials, const void* gradient, DType type,
-                                   std::int64_t count) {
-  check_float_type(type, "the gradient");
-  if (count == 0) return;
-  require_bound();
-  type == DType::f32 ? launch_square_sums<float>(partials, gradient, count, stream_)
-                     : launch_square_sums<Half>(partials, gradient, count, stream_);
+void launch_square_sums(double* partials, const void* gradient, DType type, std::int64_t count,
+                        cudaStream_t stream) {
+  type == DType::f32 ? launch_square_sums_of<float>(partials, gradient, count, stream)
+                     : launch_square_sums_of<Half>(partials, gradient, count, stream);
 }
 
 }  // namespace ebb::kernels
