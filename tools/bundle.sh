@@ -56,6 +56,7 @@ PYTHON
 fi
 LD_LIBRARY_PATH=$(IFS=:; echo "${folders[*]}")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
+# Where tests find what they read and run, instead of the folders they were built in.
 export EBB_SOURCE_DIR=$here EBB_COMMAND=$here/bin/ebb
 program=${1:-gpu_tests}
 if (($#)); then shift; fi

@@ -29,6 +29,7 @@ void CudaStream::submit(std::function<void()> work) {
 }
 
 void CudaStream::wait(Event& event) {
+  check(cudaSetDevice(device_), "cudaSetDevice");  // the driver's own functions want a context
   if (auto* of_gpu = dynamic_cast<CudaEvent*>(&event)) return of_gpu->make_wait(handle());
   if (auto* of_host = dynamic_cast<CudaHostEvent*>(&event)) return of_host->make_wait(handle());
   throw DeviceError(fmt::format("stream '{}': waits for an event of another device", name_));
