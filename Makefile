@@ -5,13 +5,15 @@ BUILD := build/release
 JOBS ?= $(shell tools/usable_cores.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: deps build demo test bench lint format clean help
+.PHONY: deps build demo test test-gpu bundle bench lint format clean help
 
 help:
 	@echo "make deps    install what is missing to build Ebb (Debian, Ubuntu)"
 	@echo "make build   build the library, the command and the tests into $(BUILD)"
 	@echo "make demo    train a small model under a memory limit and show what happened"
 	@echo "make test    build, then run every test"
+	@echo "make test-gpu  build, then run the tests that need an NVIDIA GPU"
+	@echo "make bundle  gather what runs on a bare GPU machine into bundle/"
 	@echo "make bench   build, then run every benchmark"
 	@echo "make lint    check layers, sizes, format, public headers and words"
 	@echo "make format  rewrite the C++ files as clang-format wants them"
@@ -35,6 +37,16 @@ demo: deps $(BUILD)/build.ninja
 
 test: build
 	@tools/run_tests.sh --preset release
+
+test-gpu: build
+	@if [ ! -x $(BUILD)/tests/gpu_tests ]; then \
+	  echo "test-gpu: this build has no CUDA (CMake found no toolkit, nvcc or cuDNN)"; \
+	elif ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then \
+	  echo "test-gpu: built, but there is no NVIDIA GPU here; make bundle takes the tests to one"; \
+	else $(BUILD)/tests/gpu_tests --gtest_brief=1; fi
+
+bundle: build
+	@tools/bundle.sh $(BUILD)
 
 bench: build
 	@set -e; for bench in $(BUILD)/bench/*_bench; do \

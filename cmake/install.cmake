@@ -10,5 +10,5 @@ configure_package_config_file(cmake/ebb-config.cmake.in ${PROJECT_BINARY_DIR}/eb
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ebb-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ebb-config.cmake ${PROJECT_BINARY_DIR}/ebb-config-version.cmake
-              ${CMAKE_CURRENT_LIST_DIR}/FindOneDNN.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/FindOneDNN.cmake ${CMAKE_CURRENT_LIST_DIR}/FindCUDNN.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)

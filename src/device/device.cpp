@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include "device/cpu/cpu_device.h"
+#include "device/cuda_support.h"
 #include "ebb/error.h"
 
 namespace ebb::device {
 
 std::unique_ptr<Device> create_device(const std::string& kind) {
   if (kind == "cpu") return std::make_unique<CpuDevice>();
-  throw ConfigError(fmt::format("--device {}: this build of Ebb has the device 'cpu' only", kind));
+  if (kind == "cuda") return create_cuda_device();
+  throw ConfigError(fmt::format("--device {}: Ebb knows the devices 'cpu' and 'cuda'", kind));
 }
 
 }  // namespace ebb::device

@@ -1,5 +1,6 @@
 // The device room: memory that computes, and the streams and events that order work on it. It knows
-// no arithmetic and no plan. Backends are folders (cpu/, later cuda/) that define the same classes.
+// no arithmetic and no plan. Backends are folders: cpu/, and cuda/ or no_cuda/, which stands for it
+// in a build without.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +17,18 @@ namespace ebb::device {
 // are queues of the driver and the third is a thread; on the cpu device all are threads.
 enum class StreamKind : std::uint8_t { compute, copy, host };
 
-// A point in a stream's order. Recording it again moves it.
+// A point in a stream's order. Recording it again moves it. Records are numbered from 1, so that
+// who waits can say which one: an event is recorded again while others still wait for the record
+// before.
 class Event {
  public:
   virtual ~Event() = default;
-  // Blocks the calling thread until everything before the last record() has ended. An event that
-  // was never recorded is past.
-  virtual void synchronize() = 0;
+  // The last record's number, or 0. From the thread that records.
+  virtual std::uint64_t ticket() = 0;
+  // Blocks the calling thread until everything before that record has ended; 0 is past. Throws what
+  // made the recording stream fail.
+  virtual void wait_for(std::uint64_t ticket) = 0;
+  void synchronize() { wait_for(ticket()); }
 };
 
 // Runs what is submitted to it in order, beside other streams. Calls come from one thread at a
@@ -38,13 +44,20 @@ class Stream {
   // What is submitted later starts after the event's last record, as of this call.
   virtual void wait(Event& event) = 0;
   virtual void record(Event& event) = 0;
-  // Blocks the calling thread until the stream is empty.
+  // Blocks the calling thread until the stream is empty; throws what made it fail. A stream that
+  // failed skips the work that was behind.
   virtual void synchronize() = 0;
 
-  // Inside work only. Memory of any tier of this device; the ranges do not overlap.
+  // Inside work only. Both ranges are in buffers of this device (a copy from other memory would not
+  // be asynchronous, so a GPU refuses it with DeviceError) and do not overlap.
   virtual void copy(void* to, const void* from, Bytes bytes) = 0;
-  // Inside work only. Sets every byte.
+  // Inside work only. Sets every byte of a range that is in a buffer of this device.
   virtual void fill(void* to, std::uint8_t value, Bytes bytes) = 0;
+  // Outside of work: a copy behind all that was submitted, done on return, from and to any memory.
+  virtual void copy_now(void* to, const void* from, Bytes bytes) = 0;
+
+  // How long work has run that has ended, waits for events left out.
+  virtual double busy_seconds() = 0;
 };
 
 // Memory that is given back with the object. Not initialised beyond what the system does.
@@ -59,10 +72,11 @@ class Buffer {
   Bytes bytes_ = 0;
 };
 
+// Outlives its streams, events and buffers.
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string kind() const = 0;  // "cpu"
+  virtual std::string kind() const = 0;  // "cpu", "cuda"
   virtual std::string name() const = 0;  // what a person would call it
   // What the machine has for the device tier and for the host tier, by default.
   virtual Bytes device_memory() const = 0;
@@ -76,7 +90,7 @@ class Device {
   virtual std::unique_ptr<Buffer> allocate_host(Bytes bytes) = 0;
 };
 
-// "cpu"; throws ConfigError for a kind this build does not have.
+// "cpu", "cuda"; throws ConfigError for a kind this build or this machine does not have.
 std::unique_ptr<Device> create_device(const std::string& kind);
 
 }  // namespace ebb::device

@@ -111,13 +111,11 @@ void Executor::run(TaskId id, std::int64_t step) {
         if (!object.persistent && object.first == id) poison(use.object, *lanes_[lane]);
       }
     }
-    const auto start = std::chrono::steady_clock::now();
     TaskRun task_run(*this, task, step, *lanes_[lane]);
     body_(task_run);
     for (std::size_t i = 0; i < task_run.carved_count_; ++i) {
       address(task_run.carved_[i].object, task_run.carved_[i].carver.used());
     }
-    busy_nanoseconds_[lane] += (std::chrono::steady_clock::now() - start).count();
     if (disturbance_.poison) {
       for (const ObjectId object : dead_after_[engine::at(id)]) poison(object, *lanes_[lane]);
     }
@@ -138,12 +136,22 @@ void Executor::rethrow_failure() {
 }
 
 void Executor::wait(TaskId task) {
-  ended_[engine::at((step_ - 1) % 2)][engine::at(task)]->synchronize();
+  try {
+    ended_[engine::at((step_ - 1) % 2)][engine::at(task)]->synchronize();
+  } catch (...) {
+    fail(std::current_exception());
+  }
   if (failed_) drain();
 }
 
 void Executor::drain() {
-  for (const auto& lane : lanes_) lane->synchronize();
+  for (const auto& lane : lanes_) {
+    try {
+      lane->synchronize();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
   rethrow_failure();
 }
 
@@ -160,12 +168,11 @@ std::byte* Executor::address(ObjectId id, Bytes bytes) {
 }
 
 void Executor::copy_now(void* to, const void* from, Bytes bytes) {
-  side_->submit([&] { side_->copy(to, from, bytes); });
-  side_->synchronize();
+  side_->copy_now(to, from, bytes);
 }
 
 double Executor::busy_seconds(plan::Lane lane) const {
-  return static_cast<double>(busy_nanoseconds_[static_cast<std::size_t>(lane)].load()) * 1e-9;
+  return lanes_[static_cast<std::size_t>(lane)]->busy_seconds();
 }
 
 void Executor::find_poisonable() {

@@ -90,6 +90,7 @@ class Executor {
   void copy_now(void* to, const void* from, Bytes bytes);
 
   const LinkBytes& link() const { return link_; }
+  // How long the lane's tasks have run, of those that have ended.
   double busy_seconds(plan::Lane lane) const;
   std::int64_t steps_issued() const { return step_; }
 
@@ -116,7 +117,6 @@ class Executor {
 
   std::int64_t step_ = 0;
   LinkBytes link_;
-  std::array<std::atomic<std::int64_t>, plan::kLanes.size()> busy_nanoseconds_{};
   std::atomic<bool> failed_{false};
   std::mutex failure_mutex_;
   std::exception_ptr failure_;  // the first

@@ -2,21 +2,34 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <cstring>
 
 namespace ebb::device {
 
-void CpuEvent::reach(std::uint64_t number) {
+std::uint64_t CpuEvent::ticket() {
+  std::lock_guard lock(mutex_);
+  return recorded_;
+}
+
+std::uint64_t CpuEvent::record() {
+  std::lock_guard lock(mutex_);
+  return ++recorded_;
+}
+
+void CpuEvent::reach(std::uint64_t number, const std::exception_ptr& failure) {
   {
     std::lock_guard lock(mutex_);
     reached_ = number;
+    if (!failure_) failure_ = failure;
   }
   reached_changed_.notify_all();
 }
 
-void CpuEvent::wait_for(std::uint64_t number) {
+void CpuEvent::wait_for(std::uint64_t ticket) {
   std::unique_lock lock(mutex_);
-  reached_changed_.wait(lock, [&] { return reached_ >= number; });
+  reached_changed_.wait(lock, [&] { return reached_ >= ticket; });
+  if (failure_) std::rethrow_exception(failure_);
 }
 
 CpuStream::CpuStream(std::string name)
@@ -34,27 +47,30 @@ CpuStream::~CpuStream() {
   thread_.join();
 }
 
-void CpuStream::submit(std::function<void()> work) {
+void CpuStream::enqueue(Entry entry) {
   {
     std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(work));
+    queue_.push_back(std::move(entry));
   }
   changed_.notify_all();
 }
 
+void CpuStream::submit(std::function<void()> work) { enqueue({std::move(work), true}); }
+
 void CpuStream::wait(Event& event) {
-  auto& cpu_event = static_cast<CpuEvent&>(event);
-  submit([&cpu_event, number = cpu_event.recorded()] { cpu_event.wait_for(number); });
+  enqueue({[&event, ticket = event.ticket()] { event.wait_for(ticket); }, false});
 }
 
 void CpuStream::record(Event& event) {
   auto& cpu_event = static_cast<CpuEvent&>(event);
-  submit([&cpu_event, number = cpu_event.record()] { cpu_event.reach(number); });
+  enqueue({[this, &cpu_event, number = cpu_event.record()] { cpu_event.reach(number, failure_); },
+           false});
 }
 
 void CpuStream::synchronize() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+  if (failure_) std::rethrow_exception(failure_);
 }
 
 void CpuStream::copy(void* to, const void* from, Bytes bytes) {
@@ -65,21 +81,43 @@ void CpuStream::fill(void* to, std::uint8_t value, Bytes bytes) {
   std::memset(to, value, static_cast<std::size_t>(bytes));
 }
 
+void CpuStream::copy_now(void* to, const void* from, Bytes bytes) {
+  submit([=, this] { copy(to, from, bytes); });
+  synchronize();
+}
+
+double CpuStream::busy_seconds() { return static_cast<double>(busy_nanoseconds_.load()) * 1e-9; }
+
 void CpuStream::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
     {
-      const std::function<void()> work = std::move(queue_.front());
+      const Entry entry = std::move(queue_.front());
       queue_.pop_front();
       busy_ = true;
       lock.unlock();
-      work();
+      run(entry);
     }
     lock.lock();
     busy_ = false;
     if (queue_.empty()) changed_.notify_all();
+  }
+}
+
+void CpuStream::run(const Entry& entry) {
+  if (!entry.is_work) {
+    try {
+      entry.run();
+    } catch (...) {
+      if (!failure_) failure_ = std::current_exception();
+    }
+  } else if (!failure_) {
+    const auto start = std::chrono::steady_clock::now();
+    entry.run();
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+    busy_nanoseconds_ += took.count();
   }
 }
 

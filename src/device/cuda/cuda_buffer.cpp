@@ -1,0 +1,98 @@
+#include "device/cuda/cuda_buffer.h"
+
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "device/cuda/check.h"
+#include "ebb/error.h"
+
+namespace ebb::device {
+namespace {
+
+// A multiple of every page size.
+constexpr Bytes kPiece = kGiB;
+
+std::string free_on_device() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return "an unknown part is free";
+  return fmt::format("{} of {} are free", format_bytes(static_cast<Bytes>(free)),
+                     format_bytes(static_cast<Bytes>(total)));
+}
+
+std::string free_on_host() {
+  const Bytes page = ::sysconf(_SC_PAGE_SIZE);
+  return fmt::format("{} of {} are free", format_bytes(::sysconf(_SC_AVPHYS_PAGES) * page),
+                     format_bytes(::sysconf(_SC_PHYS_PAGES) * page));
+}
+
+}  // namespace
+
+CudaBuffer::CudaBuffer(Bytes bytes, KnownMemory& memory) : memory_(memory) {
+  bytes_ = bytes;
+  if (bytes == 0) return;
+  void* at = nullptr;
+  const cudaError_t status = cudaMalloc(&at, static_cast<std::size_t>(bytes));
+  if (status != cudaSuccess) {
+    check(status, fmt::format("cudaMalloc of {} ({} bytes) of device memory, of which {}",
+                              format_bytes(bytes), bytes, free_on_device()));
+  }
+  data_ = static_cast<std::byte*>(at);
+  memory_.add({.begin = data_, .bytes = bytes, .on_device = true, .piece = bytes});
+}
+
+CudaBuffer::~CudaBuffer() {
+  if (data_ == nullptr) return;
+  memory_.remove(data_);
+  static_cast<void>(cudaFree(data_));
+}
+
+PinnedBuffer::PinnedBuffer(Bytes bytes, KnownMemory& memory) : memory_(memory) {
+  bytes_ = bytes;
+  if (bytes == 0) return;
+  void* at = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) {
+    throw DeviceError(fmt::format("cannot map {} ({} bytes) of host memory, of which {}: {}",
+                                  format_bytes(bytes), bytes, free_on_host(),
+                                  std::strerror(errno)));
+  }
+  data_ = static_cast<std::byte*>(at);
+  ::madvise(at, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // a wish; refusal is fine
+  while (pinned_ < bytes) {
+    const Bytes part = std::min(kPiece, bytes - pinned_);
+    const cudaError_t status = cudaHostRegister(data_ + pinned_, static_cast<std::size_t>(part),
+                                                cudaHostRegisterPortable | cudaHostRegisterMapped);
+    if (status != cudaSuccess) {
+      const std::string call = fmt::format(
+          "cudaHostRegister of {} bytes at {} of {} ({} bytes) of host memory, of which {}", part,
+          pinned_, format_bytes(bytes), bytes, free_on_host());
+      release();
+      check(status, call);
+    }
+    pinned_ += part;
+  }
+  memory_.add({.begin = data_, .bytes = bytes, .on_device = false, .piece = kPiece});
+}
+
+PinnedBuffer::~PinnedBuffer() {
+  if (data_ == nullptr) return;
+  memory_.remove(data_);
+  release();
+}
+
+void PinnedBuffer::release() {
+  for (Bytes at = 0; at < pinned_; at += kPiece) {
+    static_cast<void>(cudaHostUnregister(data_ + at));
+  }
+  ::munmap(data_, static_cast<std::size_t>(bytes_));
+}
+
+}  // namespace ebb::device

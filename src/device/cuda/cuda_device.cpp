@@ -1,0 +1,59 @@
+#include "device/cuda/cuda_device.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "device/cpu/cpu_stream.h"
+#include "device/cuda/check.h"
+#include "device/cuda/cuda_buffer.h"
+#include "device/cuda/cuda_stream.h"
+
+namespace ebb::device {
+namespace {
+
+constexpr Bytes kMargin = kGiB;
+
+}  // namespace
+
+CudaDevice::CudaDevice(int index) : index_(index) {
+  check(cudaSetDevice(index_), "cudaSetDevice");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index_), "cudaGetDeviceProperties");
+  name_ = properties.name;
+}
+
+Bytes CudaDevice::device_memory() const {
+  check(cudaSetDevice(index_), "cudaSetDevice");
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return std::max<Bytes>(0, static_cast<Bytes>(free) - kMargin);
+}
+
+Bytes CudaDevice::host_memory() const {
+  return static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE) / 4 * 3;
+}
+
+std::unique_ptr<Stream> CudaDevice::create_stream(StreamKind kind, std::string name) {
+  if (kind == StreamKind::host) return std::make_unique<CpuStream>(std::move(name));
+  return std::make_unique<CudaStream>(index_, memory_, std::move(name));
+}
+
+std::unique_ptr<Event> CudaDevice::create_event(StreamKind recorder) {
+  check(cudaSetDevice(index_), "cudaSetDevice");
+  if (recorder == StreamKind::host) return std::make_unique<CudaHostEvent>(flags_.next());
+  return std::make_unique<CudaEvent>();
+}
+
+std::unique_ptr<Buffer> CudaDevice::allocate_device(Bytes bytes) {
+  check(cudaSetDevice(index_), "cudaSetDevice");
+  return std::make_unique<CudaBuffer>(bytes, memory_);
+}
+
+std::unique_ptr<Buffer> CudaDevice::allocate_host(Bytes bytes) {
+  check(cudaSetDevice(index_), "cudaSetDevice");
+  return std::make_unique<PinnedBuffer>(bytes, memory_);
+}
+
+}  // namespace ebb::device

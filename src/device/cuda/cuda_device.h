@@ -1,0 +1,39 @@
+// An NVIDIA GPU. Compute and copy streams are queues of the driver, the host stream is a thread.
+// Device memory is cudaMalloc's, host memory is mapped and pinned: both in exact sizes.
+#pragma once
+
+#include <string>
+
+#include "device/cuda/cuda_event.h"
+#include "device/cuda/known_memory.h"
+#include "device/device.h"
+
+namespace ebb::device {
+
+class CudaDevice final : public Device {
+ public:
+  // `index` as CUDA counts them. Throws DeviceError where there is no such GPU.
+  explicit CudaDevice(int index);
+
+  std::string kind() const override { return "cuda"; }
+  std::string name() const override { return name_; }
+  // What is free now, less 1 GiB: the libraries load kernels and make contexts of their own later,
+  // and what they take is outside the limit.
+  Bytes device_memory() const override;
+  // Three quarters of what the machine has: pinned memory is the system's no more, and the rest of
+  // the process, the page cache and other programs need some.
+  Bytes host_memory() const override;
+
+  std::unique_ptr<Stream> create_stream(StreamKind kind, std::string name) override;
+  std::unique_ptr<Event> create_event(StreamKind recorder) override;
+  std::unique_ptr<Buffer> allocate_device(Bytes bytes) override;
+  std::unique_ptr<Buffer> allocate_host(Bytes bytes) override;
+
+ private:
+  int index_;
+  std::string name_;
+  KnownMemory memory_;
+  HostFlags flags_;
+};
+
+}  // namespace ebb::device

@@ -1,0 +1,143 @@
+#include "device/cuda/cuda_stream.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "device/cuda/check.h"
+#include "device/cuda/cuda_event.h"
+#include "ebb/error.h"
+
+namespace ebb::device {
+
+CudaStream::CudaStream(int device, const KnownMemory& memory, std::string name)
+    : device_(device), memory_(memory), name_(std::move(name)) {
+  check(cudaSetDevice(device_), "cudaSetDevice");
+  stream_ = make_stream();
+}
+
+CudaStream::~CudaStream() { static_cast<void>(cudaStreamSynchronize(handle())); }
+
+void CudaStream::submit(std::function<void()> work) {
+  check(cudaSetDevice(device_), "cudaSetDevice");
+  collect_brackets();
+  Bracket bracket = take_bracket();
+  check(cudaEventRecord(bracket.start.get(), handle()), "cudaEventRecord");
+  work();
+  check(cudaEventRecord(bracket.stop.get(), handle()), "cudaEventRecord");
+  running_.push_back(std::move(bracket));
+}
+
+void CudaStream::wait(Event& event) {
+  check(cudaSetDevice(device_), "cudaSetDevice");  // the driver's own functions want a context
+  if (auto* of_gpu = dynamic_cast<CudaEvent*>(&event)) return of_gpu->make_wait(handle());
+  if (auto* of_host = dynamic_cast<CudaHostEvent*>(&event)) return of_host->make_wait(handle());
+  throw DeviceError(fmt::format("stream '{}': waits for an event of another device", name_));
+}
+
+void CudaStream::record(Event& event) {
+  auto* of_gpu = dynamic_cast<CudaEvent*>(&event);
+  if (of_gpu == nullptr) {
+    throw DeviceError(
+        fmt::format("stream '{}': records an event that another kind of stream records", name_));
+  }
+  of_gpu->record(handle());
+}
+
+void CudaStream::synchronize() { check(cudaStreamSynchronize(handle()), "cudaStreamSynchronize"); }
+
+KnownRange CudaStream::require_known(const void* at, Bytes bytes, const char* what) const {
+  if (const auto range = memory_.find(at, bytes)) return *range;
+  throw DeviceError(
+      fmt::format("stream '{}': {} {} bytes that are in no buffer of this device: what is not "
+                  "pinned cannot be copied asynchronously",
+                  name_, what, bytes));
+}
+
+void CudaStream::copy(void* to, const void* from, Bytes bytes) {
+  if (bytes == 0) return;
+  const KnownRange target = require_known(to, bytes, "a copy writes");
+  const KnownRange source = require_known(from, bytes, "a copy reads");
+  if (!target.on_device && !source.on_device) {
+    throw DeviceError(
+        fmt::format("stream '{}': a copy of {} bytes within host memory; the host lane makes those",
+                    name_, bytes));
+  }
+  auto* out = static_cast<std::byte*>(to);
+  const auto* in = static_cast<const std::byte*>(from);
+  while (bytes > 0) {
+    const Bytes part = std::min({bytes, target.left_in_piece(out), source.left_in_piece(in)});
+    check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(part), cudaMemcpyDefault, handle()),
+          fmt::format("cudaMemcpyAsync of {} bytes on stream '{}'", part, name_));
+    out += part;
+    in += part;
+    bytes -= part;
+  }
+}
+
+void CudaStream::fill(void* to, std::uint8_t value, Bytes bytes) {
+  if (bytes == 0) return;
+  const KnownRange target = require_known(to, bytes, "a fill writes");
+  auto* out = static_cast<std::byte*>(to);
+  while (bytes > 0) {
+    const Bytes part = std::min(bytes, target.left_in_piece(out));
+    check(cudaMemsetAsync(out, value, static_cast<std::size_t>(part), handle()),
+          fmt::format("cudaMemsetAsync of {} bytes on stream '{}'", part, name_));
+    out += part;
+    bytes -= part;
+  }
+}
+
+// The driver stages what is not pinned; it takes whole ranges of either sort, so those of a buffer
+// are cut at its pieces.
+void CudaStream::copy_now(void* to, const void* from, Bytes bytes) {
+  check(cudaSetDevice(device_), "cudaSetDevice");
+  const auto target = memory_.find(to, bytes);
+  const auto source = memory_.find(from, bytes);
+  auto* out = static_cast<std::byte*>(to);
+  const auto* in = static_cast<const std::byte*>(from);
+  while (bytes > 0) {
+    Bytes part = bytes;
+    if (target) part = std::min(part, target->left_in_piece(out));
+    if (source) part = std::min(part, source->left_in_piece(in));
+    check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(part), cudaMemcpyDefault, handle()),
+          fmt::format("cudaMemcpyAsync of {} bytes on stream '{}'", part, name_));
+    out += part;
+    in += part;
+    bytes -= part;
+  }
+  synchronize();
+}
+
+CudaStream::Bracket CudaStream::take_bracket() {
+  if (spare_.empty()) return {make_event(cudaEventDefault), make_event(cudaEventDefault)};
+  Bracket bracket = std::move(spare_.back());
+  spare_.pop_back();
+  return bracket;
+}
+
+// Asks, never waits.
+void CudaStream::collect_brackets() {
+  while (!running_.empty()) {
+    Bracket& first = running_.front();
+    const cudaError_t status = cudaEventQuery(first.stop.get());
+    if (status == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());  // or the next launch would be taken for a failure
+      return;
+    }
+    check(status, "cudaEventQuery");
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, first.start.get(), first.stop.get()),
+          "cudaEventElapsedTime");
+    busy_seconds_ += static_cast<double>(milliseconds) * 1e-3;
+    spare_.push_back(std::move(first));
+    running_.pop_front();
+  }
+}
+
+double CudaStream::busy_seconds() {
+  collect_brackets();
+  return busy_seconds_;
+}
+
+}  // namespace ebb::device

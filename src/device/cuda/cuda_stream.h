@@ -1,0 +1,54 @@
+// A queue of the GPU's driver. Kernels find its handle here.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "device/cuda/handle.h"
+#include "device/cuda/known_memory.h"
+#include "device/device.h"
+
+namespace ebb::device {
+
+// submit() runs the work at once, on the calling thread: what it queues on handle() is ordered by
+// the GPU. Failures of the GPU show in a later call, which throws DeviceError.
+class CudaStream final : public Stream {
+ public:
+  // `memory` outlives the stream.
+  CudaStream(int device, const KnownMemory& memory, std::string name);
+  ~CudaStream() override;  // ends what was submitted first
+
+  cudaStream_t handle() const { return stream_.get(); }
+
+  void submit(std::function<void()> work) override;
+  void wait(Event& event) override;
+  void record(Event& event) override;
+  void synchronize() override;
+  void copy(void* to, const void* from, Bytes bytes) override;
+  void fill(void* to, std::uint8_t value, Bytes bytes) override;
+  void copy_now(void* to, const void* from, Bytes bytes) override;
+  double busy_seconds() override;
+
+ private:
+  // Around each submitted work.
+  struct Bracket {
+    EventHandle start;
+    EventHandle stop;
+  };
+  Bracket take_bracket();
+  void collect_brackets();
+  KnownRange require_known(const void* at, Bytes bytes, const char* what) const;
+
+  int device_;
+  const KnownMemory& memory_;
+  std::string name_;
+  StreamHandle stream_;
+  std::deque<Bracket> running_;
+  std::vector<Bracket> spare_;
+  double busy_seconds_ = 0;
+};
+
+}  // namespace ebb::device

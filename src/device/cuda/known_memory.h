@@ -1,0 +1,38 @@
+// The memory of a CUDA device's buffers: what copies of its streams may touch, and in what pieces.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "ebb/units.h"
+
+namespace ebb::device {
+
+struct KnownRange {
+  const std::byte* begin = nullptr;
+  Bytes bytes = 0;
+  bool on_device = false;
+  // The driver takes a copy or a fill only within one registration; host memory is registered in
+  // pieces of this size.
+  Bytes piece = 0;
+
+  // From `at` to the end of its piece.
+  Bytes left_in_piece(const void* at) const;
+};
+
+// Any thread.
+class KnownMemory {
+ public:
+  void add(const KnownRange& range);
+  void remove(const void* begin);
+  // The buffer that holds all of these bytes.
+  std::optional<KnownRange> find(const void* begin, Bytes bytes) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<KnownRange> ranges_;  // a handful: the arenas
+};
+
+}  // namespace ebb::device

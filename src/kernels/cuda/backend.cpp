@@ -1,0 +1,35 @@
+#include "kernels/cuda/backend.h"
+
+#include <cublasLt.h>
+#include <cudnn.h>
+
+#include "device/cuda_support.h"
+#include "kernels/cpu/optimizer_ops.h"
+#include "kernels/cuda/model_ops.h"
+#include "kernels/cuda/optimizer_ops.h"
+
+namespace ebb::kernels {
+namespace {
+
+// Raised whenever a kernel's order of operations changes.
+constexpr int kRevision = 1;
+
+Json cuda_numerics() {
+  const device::CudaDescription gpu = device::describe_cuda();
+  return {{"revision", kRevision},
+          {"gpu", gpu.name},
+          {"compute_capability", gpu.compute_capability},
+          {"cublaslt", cublasLtGetVersion()},
+          {"cudnn", cudnnGetVersion()}};
+}
+
+}  // namespace
+
+Backend create_cuda_backend(device::Device&, ThreadPool& pool) {
+  return {.model = create_cuda_model_ops(),
+          .device_optimizer = std::make_unique<CudaOptimizerOps>(),
+          .host_optimizer = std::make_unique<CpuOptimizerOps>(pool),
+          .numerics = cuda_numerics()};
+}
+
+}  // namespace ebb::kernels

@@ -1,0 +1,19 @@
+// The launches behind CudaOptimizerOps, which checks their arguments: types are f32 or bf16, counts
+// are not zero. Apart from it because nvcc's front end does not take fmt's headers.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/optimizer_ops.h"
+
+namespace ebb::kernels {
+
+void launch_adamw(const StateSpan& span, const AdamWStep& step, const StepScale* scale,
+                  cudaStream_t stream);
+// target = round(target + addend).
+void launch_add(void* target, DType target_type, const void* addend, DType addend_type,
+                std::int64_t count, cudaStream_t stream);
+void launch_square_sums(double* partials, const void* gradient, DType type, std::int64_t count,
+                        cudaStream_t stream);
+
+}  // namespace ebb::kernels

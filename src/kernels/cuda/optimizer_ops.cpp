@@ -1,0 +1,44 @@
+#include "kernels/cuda/optimizer_ops.h"
+
+#include "device/cuda/cuda_stream.h"
+#include "ebb/error.h"
+#include "kernels/cuda/optimizer_kernels.h"
+#include "kernels/optimizer_checks.h"
+
+namespace ebb::kernels {
+
+void CudaOptimizerOps::bind_stream(device::Stream& stream) {
+  stream_ = static_cast<device::CudaStream&>(stream).handle();
+}
+
+// Null would be a stream too: the default one, which waits for all others.
+cudaStream_t CudaOptimizerOps::stream() const {
+  if (stream_ == nullptr) throw DeviceError("the CUDA optimizer was called before bind_stream()");
+  return stream_;
+}
+
+void CudaOptimizerOps::adamw(const StateSpan& span, const AdamWStep& step, const StepScale* scale) {
+  check_span(span);
+  if (span.count > 0) launch_adamw(span, step, scale, stream());
+}
+
+void CudaOptimizerOps::add_gradient(float* sum, const void* gradient, DType gradient_type,
+                                    std::int64_t count) {
+  check_float_type(gradient_type, "the gradient");
+  if (count > 0) launch_add(sum, DType::f32, gradient, gradient_type, count, stream());
+}
+
+void CudaOptimizerOps::finish_gradient(void* gradient, DType gradient_type, const void* sum,
+                                       DType sum_type, std::int64_t count) {
+  check_float_type(gradient_type, "the gradient");
+  check_float_type(sum_type, "the sum");
+  if (count > 0) launch_add(gradient, gradient_type, sum, sum_type, count, stream());
+}
+
+void CudaOptimizerOps::square_sums(double* partials, const void* gradient, DType type,
+                                   std::int64_t count) {
+  check_float_type(type, "the gradient");
+  if (count > 0) launch_square_sums(partials, gradient, type, count, stream());
+}
+
+}  // namespace ebb::kernels

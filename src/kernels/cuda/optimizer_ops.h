@@ -1,0 +1,28 @@
+// The optimizer's arithmetic on an NVIDIA GPU, queued on the stream it was bound to. Bit-identical
+// to ReferenceOptimizerOps (NaN compares as NaN). All pointers, the scale's too, are the device's
+// and have the alignment of their element; 16-byte accesses are used where all planes allow them.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/optimizer_ops.h"
+
+namespace ebb::kernels {
+
+class CudaOptimizerOps final : public OptimizerOps {
+ public:
+  void adamw(const StateSpan& span, const AdamWStep& step, const StepScale* scale) override;
+  void add_gradient(float* sum, const void* gradient, DType gradient_type,
+                    std::int64_t count) override;
+  void finish_gradient(void* gradient, DType gradient_type, const void* sum, DType sum_type,
+                       std::int64_t count) override;
+  void square_sums(double* partials, const void* gradient, DType type, std::int64_t count) override;
+  // A CudaStream, which outlives the calls.
+  void bind_stream(device::Stream& stream) override;
+
+ private:
+  cudaStream_t stream() const;
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace ebb::kernels
