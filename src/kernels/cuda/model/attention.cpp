@@ -9,7 +9,6 @@
 namespace ebb::kernels {
 namespace {
 
-constexpr Bytes kScratchAlignment = 256;
 // The library's deterministic backward keeps a bf16 for each pair of positions of all heads.
 constexpr Bytes kMostPairBytes = 1 * kGiB;
 

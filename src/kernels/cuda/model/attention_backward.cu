@@ -24,8 +24,8 @@ struct Backward {
 template <int D>
 constexpr int kTile = D <= 128 ? 64 : 32;
 template <int D>
-constexpr std::size_t kSharedBytes = (4 * kTile<D> * kHeadStride<D> +
-                                      2 * kTile<D> * kScoreStride<kTile<D>>)*sizeof(float);
+constexpr Bytes kSharedBytes = (4 * kTile<D> * kHeadStride<D> +
+                                2 * kTile<D> * kScoreStride<kTile<D>>)*sizeof(float);
 
 // A warp has one query of one head.
 template <class T>
@@ -200,8 +200,10 @@ template <class T, int D>
 void launch(const Backward<T>& backward, const AttentionShape& shape, cudaStream_t stream) {
   const std::int64_t tiles = (shape.queries + kTile<D> - 1) / kTile<D>;
   const auto count = static_cast<unsigned>(tiles);
-  allow_shared(keys_backward<T, D>, kSharedBytes<D>, "attention_backward");
-  allow_shared(queries_backward<T, D>, kSharedBytes<D>, "attention_backward");
+  allow_shared(reinterpret_cast<const void*>(keys_backward<T, D>), kSharedBytes<D>,
+               "attention_backward");
+  allow_shared(reinterpret_cast<const void*>(queries_backward<T, D>), kSharedBytes<D>,
+               "attention_backward");
   keys_backward<T, D><<<grid_size(tiles * shape.kv_heads * shape.batch, "attention_backward"),
                         kTileThreads, kSharedBytes<D>, stream>>>(backward, shape, count);
   queries_backward<T, D><<<grid_size(tiles * shape.heads * shape.batch, "attention_backward"),

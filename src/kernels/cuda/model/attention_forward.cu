@@ -23,8 +23,8 @@ struct Forward {
 
 // Keys and values take turns in one tile, so that two blocks fit a multiprocessor.
 template <int D>
-constexpr std::size_t kSharedBytes = (2 * kTile * kHeadStride<D> +
-                                      kTile * kScoreStride<kTile>)*sizeof(float);
+constexpr Bytes kSharedBytes = (2 * kTile * kHeadStride<D> +
+                                kTile * kScoreStride<kTile>)*sizeof(float);
 
 template <class T, int D>
 __global__ void __launch_bounds__(kTileThreads)
@@ -122,7 +122,7 @@ void tiled_attention(View out, float* log_sums, const AttentionInputs& inputs,
                                heads_vectorize(inputs.q, shape.head_dim),
                                heads_vectorize(inputs.k, shape.head_dim),
                                heads_vectorize(inputs.v, shape.head_dim)};
-      allow_shared(attend<T, D>, kSharedBytes<D>, "attention");
+      allow_shared(reinterpret_cast<const void*>(attend<T, D>), kSharedBytes<D>, "attention");
       attend<T, D><<<grid_size(blocks, "attention"), kTileThreads, kSharedBytes<D>, stream>>>(
           forward, shape, static_cast<unsigned>(tiles));
     });

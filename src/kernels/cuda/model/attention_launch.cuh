@@ -25,12 +25,4 @@ inline bool heads_vectorize(ConstView view, std::int64_t head_dim) {
   return can_vectorize(view, head_dim, static_cast<int>(kVectorBytes / size_of(view.type)));
 }
 
-// Dynamic shared memory above 48 KiB is given only to kernels that ask.
-template <class Kernel>
-void allow_shared(Kernel* kernel, std::size_t bytes, const char* what) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(bytes)),
-        what);
-}
-
 }  // namespace ebb::kernels::cuda_model

@@ -10,11 +10,6 @@
 #include "kernels/cuda/model_ops.h"
 
 namespace ebb::kernels {
-namespace {
-
-constexpr Bytes kScratchAlignment = 256;
-
-}  // namespace
 
 CudaModelOps::CudaModelOps() : products_(kWorkspace), fused_(create_fused_attention()) {}
 

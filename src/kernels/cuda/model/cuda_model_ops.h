@@ -24,6 +24,7 @@ namespace ebb::kernels {
 class CudaModelOps : public ModelOps {
  public:
   static constexpr Bytes kWorkspace = 32 * kMiB;
+  static constexpr Bytes kScratchAlignment = 256;  // what is asked for has room to align
 
   CudaModelOps();
 
@@ -57,8 +58,8 @@ class CudaModelOps : public ModelOps {
   void bind_stream(device::Stream& stream) override;
 
  private:
-  // The scratch from a boundary of 256 bytes on; throws Error, naming `what`, when fewer than
-  // `bytes` lie behind it.
+  // The scratch from a boundary of kScratchAlignment on; throws Error, naming `what`, when fewer
+  // than `bytes` lie behind it.
   std::byte* scratch(Bytes bytes, const char* what) const;
 
   cudaStream_t stream_ = nullptr;

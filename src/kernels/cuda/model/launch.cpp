@@ -11,6 +11,8 @@ namespace {
 
 constexpr unsigned kRowThreads = 256;
 constexpr std::int64_t kWarp = 32;
+constexpr Bytes kPlainSharedBytes = 48 * kKiB;
+constexpr Bytes kMostSharedBytes = 227 * kKiB;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -33,6 +35,18 @@ unsigned grid_size(std::int64_t blocks, const char* what) {
                 " blocks are more than a CUDA grid has; use smaller batches");
   }
   return static_cast<unsigned>(blocks);
+}
+
+void allow_shared(const void* kernel, Bytes bytes, const char* what) {
+  if (bytes > kMostSharedBytes) {
+    throw Error(std::string(what) + ": a block would need " + std::to_string(bytes) +
+                " bytes of shared memory and has " + std::to_string(kMostSharedBytes) +
+                "; the rows are too long for this kernel");
+  }
+  if (bytes <= kPlainSharedBytes) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(bytes)),
+        what);
 }
 
 RowGrid row_grid(std::int64_t rows, std::int64_t cols, int width) {

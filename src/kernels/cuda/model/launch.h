@@ -29,6 +29,10 @@ RowGrid row_grid(std::int64_t rows, std::int64_t cols, int width);
 // `most`.
 unsigned row_threads(std::int64_t cols, int width, unsigned most);
 
+// Lets a kernel have `bytes` of dynamic shared memory (above 48 KiB it must be asked for); throws
+// Error when no block has that much.
+void allow_shared(const void* kernel, Bytes bytes, const char* what);
+
 // A grid's x dimension; throws Error when the device has no such grid.
 unsigned grid_size(std::int64_t blocks, const char* what);
 

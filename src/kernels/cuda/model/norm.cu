@@ -2,7 +2,6 @@
 // whose part of dweight stays in shared memory until it is written out for the second pass.
 #include <algorithm>
 
-#include "ebb/error.h"
 #include "kernels/cuda/model/column_partials.h"
 #include "kernels/cuda/model/cuda_model_ops.h"
 #include "kernels/cuda/model/elements.cuh"
@@ -18,8 +17,6 @@ constexpr unsigned kThreads = 512;
 // Two or more blocks for each multiprocessor of large devices.
 constexpr std::int64_t kMostBlocks = 528;
 constexpr std::int64_t kFewestRows = 4;
-constexpr Bytes kPlainSharedBytes = 48 * kKiB;
-constexpr Bytes kMostSharedBytes = 224 * kKiB;
 
 template <class T, int N>
 __global__ void norm_rows(Matrix<T> y, float* rstd, bool rstd_given, Matrix<const T> x,
@@ -114,19 +111,6 @@ __global__ void norm_backward_rows(Matrix<T> dx, Matrix<const T> dy, Matrix<cons
   }
 }
 
-// Dynamic shared memory above 48 KiB is given only to kernels that ask.
-template <class Kernel>
-void allow_shared(Kernel* kernel, Bytes bytes, const char* what) {
-  if (bytes > kMostSharedBytes) {
-    throw Error(std::string(what) + ": rows of " + std::to_string(bytes / 4) +
-                " columns are longer than a block's shared memory");
-  }
-  if (bytes <= kPlainSharedBytes) return;
-  cuda_model::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         static_cast<int>(bytes)),
-                    what);
-}
-
 }  // namespace
 
 void CudaModelOps::rms_norm(View y, float* rstd, bool rstd_given, ConstView x, const void* weight,
@@ -162,7 +146,8 @@ void CudaModelOps::rms_norm_backward(View dx, void* dweight, DType dweight_type,
       constexpr int width = 16 / sizeof(T);
       const auto launch = [&]<int N>(std::integral_constant<int, N>) {
         const Bytes shared = x.cols * 4;
-        allow_shared(norm_backward_rows<T, N>, shared, "rms_norm_backward");
+        cuda_model::allow_shared(reinterpret_cast<const void*>(norm_backward_rows<T, N>), shared,
+                                 "rms_norm_backward");
         norm_backward_rows<T, N><<<cuda_model::grid_size(blocks, "rms_norm_backward"),
                                    cuda_model::row_threads(x.cols, N, kThreads),
                                    static_cast<std::size_t>(shared), stream_>>>(
