@@ -22,6 +22,18 @@ if(EBB_CUDA STREQUAL "AUTO" OR EBB_CUDA)
 endif()
 message(STATUS "NVIDIA GPUs: ${EBB_HAS_CUDA}")
 
+# cuDNN's C++ front end: headers only, from PyPI (`make deps` puts them there). Without it attention
+# runs on Ebb's own kernels.
+set(EBB_HAS_CUDNN_FRONTEND OFF)
+if(EBB_HAS_CUDA)
+  find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h
+            HINTS ${CMAKE_SOURCE_DIR}/build/deps/cudnn-frontend/include)
+  if(CUDNN_FRONTEND_INCLUDE_DIR)
+    set(EBB_HAS_CUDNN_FRONTEND ON)
+  endif()
+  message(STATUS "cuDNN's front end: ${EBB_HAS_CUDNN_FRONTEND}")
+endif()
+
 if(EBB_HAS_CUDA)
   # Hopper's machine code, and PTX for what comes later.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)

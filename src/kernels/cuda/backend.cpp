@@ -1,8 +1,5 @@
 #include "kernels/cuda/backend.h"
 
-#include <cublasLt.h>
-#include <cudnn.h>
-
 #include "device/cuda_support.h"
 #include "kernels/cpu/optimizer_ops.h"
 #include "kernels/cuda/model_ops.h"
@@ -19,8 +16,7 @@ Json cuda_numerics() {
   return {{"revision", kRevision},
           {"gpu", gpu.name},
           {"compute_capability", gpu.compute_capability},
-          {"cublaslt", cublasLtGetVersion()},
-          {"cudnn", cudnnGetVersion()}};
+          {"model", cuda_model_numerics()}};
 }
 
 }  // namespace

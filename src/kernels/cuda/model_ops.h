@@ -1,13 +1,19 @@
-// The model's arithmetic on an NVIDIA GPU.
+// The model's arithmetic on a CUDA device: cuBLASLt for products, cuDNN for attention where it was
+// built in, own kernels for the rest. Pointers, ids, targets, losses and totals are device memory.
 #pragma once
 
 #include <memory>
 
+#include "base/json.h"
 #include "kernels/model_ops.h"
 
 namespace ebb::kernels {
 
-// Wants bind_stream() with a CudaStream, and bind_scratch(), before its first call.
+// bind_stream (a stream of the cuda device) and bind_scratch come before the first op. Calls queue
+// work and return. Throws DeviceError where the libraries cannot start.
 std::unique_ptr<ModelOps> create_cuda_model_ops();
+
+// What results depend on besides shapes and values, for the numerics key.
+Json cuda_model_numerics();
 
 }  // namespace ebb::kernels

@@ -1,0 +1,71 @@
+// ModelOps on a CUDA stream. Each kernel family is a file of this folder that defines its members
+// of CudaModelOps.
+//
+// Results depend on shapes, strides and values alone: grids are cut by shape, sums have one written
+// order, no float is added atomically, and libraries are held to one algorithm a shape.
+//
+// Scratch: a product may use kWorkspace bytes, and matmul_scratch() asks for them whatever the
+// shape. The partial sums of rms_norm_backward and column_sums are cut to fit into the same bytes,
+// so a program that multiplies matrices has room for them too.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "kernels/cuda/model/fused_attention.h"
+#include "kernels/cuda/model/matmul_plans.h"
+#include "kernels/model_ops.h"
+
+namespace ebb::kernels {
+
+class CudaModelOps : public ModelOps {
+ public:
+  static constexpr Bytes kWorkspace = 32 * kMiB;
+  static constexpr Bytes kScratchAlignment = 256;  // what is asked for has room to align
+
+  CudaModelOps();
+
+  using ModelOps::matmul;
+  void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) override;
+  void column_sums(void* out, DType type, ConstView x) override;
+  void embed(View out, ConstView table, std::span<const std::int32_t> ids) override;
+  void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids) override;
+  void rms_norm(View y, float* rstd, bool rstd_given, ConstView x, const void* weight,
+                float epsilon) override;
+  void rms_norm_backward(View dx, void* dweight, DType dweight_type, ConstView dy, ConstView x,
+                         const float* rstd, const void* weight) override;
+  void rope(View x, const float* table, const RopeShape& shape) override;
+  void attention(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
+                 const AttentionShape& shape) override;
+  void attention_backward(View dq, View dk, View dv, ConstView dout, ConstView q, ConstView k,
+                          ConstView v, ConstView out, const float* log_sums,
+                          const AttentionShape& shape) override;
+  void swiglu(View h, ConstView gate_up) override;
+  void swiglu_backward(View dgate_up, ConstView dh, ConstView gate_up) override;
+  void cross_entropy(View dlogits, float* losses, ConstView logits,
+                     std::span<const std::int32_t> targets, float scale) override;
+  void sum(double* total, const float* values, std::int64_t count) override;
+  void convert(View dst, ConstView src) override;
+  void fill_zero(void* data, Bytes bytes) override;
+
+  Bytes matmul_scratch(View c, ConstView a, ConstView b,
+                       const MatmulOptions& options) const override;
+  Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override;
+  void bind_scratch(std::span<std::byte> scratch) override { scratch_ = scratch; }
+  void bind_stream(device::Stream& stream) override;
+
+ private:
+  // The scratch from a boundary of kScratchAlignment on; throws Error, naming `what`, when fewer
+  // than `bytes` lie behind it.
+  std::byte* scratch(Bytes bytes, const char* what) const;
+
+  cudaStream_t stream_ = nullptr;
+  std::span<std::byte> scratch_;
+  MatmulPlans products_;
+  std::unique_ptr<FusedAttention> fused_;  // null where it is not built
+};
+
+}  // namespace ebb::kernels

@@ -1,0 +1,96 @@
+// What device code is written on: matrices, elements read as floats and rounded once when stored,
+// and sums over a block in one fixed order.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/dtype.h"
+#include "kernels/model_ops.h"
+
+namespace ebb::kernels::cuda_model {
+
+template <class T>
+struct Matrix {
+  T* data;
+  std::int64_t stride;
+  __device__ T* row(std::int64_t i) const { return data + i * stride; }
+};
+
+template <class T>
+Matrix<T> in(const View& view) {
+  return {static_cast<T*>(view.data), view.stride};
+}
+template <class T>
+Matrix<const T> in(const ConstView& view) {
+  return {static_cast<const T*>(view.data), view.stride};
+}
+
+__device__ inline float widen(float value) { return value; }
+__device__ inline float widen(bf16 value) {
+  return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
+}
+
+// As to_bf16 of base/dtype.h, in integers: the hardware's conversion flushes denormals.
+template <class T>
+__device__ T narrow(float value) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    const unsigned bits = __float_as_uint(value);
+    const unsigned rounded = (bits & 0x7fffffffu) > 0x7f800000u
+                                 ? (bits >> 16) | 0x40u
+                                 : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return bf16{static_cast<std::uint16_t>(rounded)};
+  } else {
+    return value;
+  }
+}
+
+// N elements that move together; 16 bytes or a multiple where the caller has checked the alignment.
+template <class T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+  T at[N];
+};
+
+template <int N, class T>
+__device__ void load(float (&to)[N], const T* from) {
+  const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from);
+#pragma unroll
+  for (int e = 0; e < N; ++e) to[e] = widen(pack.at[e]);
+}
+
+template <int N, class T>
+__device__ void store(T* to, const float (&from)[N]) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int e = 0; e < N; ++e) pack.at[e] = narrow<T>(from[e]);
+  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
+// The same bits in every thread: lanes by a symmetric butterfly, then warps in order. `parts` has
+// room for 32; blocks are whole warps, and every thread of the block calls.
+template <class T>
+__device__ T block_sum(T value, T* parts) {
+#pragma unroll
+  for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(0xffffffffu, value, lane);
+  __syncthreads();  // `parts` may still be read from the call before
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  T total = 0;
+  for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) total += parts[warp];
+  return total;
+}
+
+__device__ inline float block_max(float value, float* parts) {
+#pragma unroll
+  for (int lane = 16; lane > 0; lane /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, lane));
+  }
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  float largest = parts[0];
+  for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) largest = fmaxf(largest, parts[warp]);
+  return largest;
+}
+
+}  // namespace ebb::kernels::cuda_model
