@@ -19,8 +19,8 @@ struct GenerateOptions {
   std::int64_t top_k = 0;    // 0: all
   double top_p = 1.0;
   std::uint64_t seed = 0;
-  std::string dtype = "auto";  // as stored, or bf16, fp32
-  std::string device = "cpu";
+  std::string dtype = "auto";   // as stored, or bf16, fp32
+  std::string device = "auto";  // cpu, cuda; auto: a GPU where there is one
   int threads = 0;
   std::optional<Bytes> device_memory;
   std::optional<Bytes> host_memory;

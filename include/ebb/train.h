@@ -51,10 +51,10 @@ struct TrainOptions {
   std::uint64_t seed = 0;
   std::string dtype = "bf16";      // or fp32
   std::string gradients = "auto";  // bf16, fp32; auto: as the weights
-  std::string device = "cpu";
-  int threads = 0;              // 0: as many as the machine lets us use
-  std::int64_t save_every = 0;  // steps; 0: at the end only
-  int keep = 2;                 // checkpoints
+  std::string device = "auto";     // cpu, cuda; auto: a GPU where there is one
+  int threads = 0;                 // 0: as many as the machine lets us use
+  std::int64_t save_every = 0;     // steps; 0: at the end only
+  int keep = 2;                    // checkpoints
   bool resume = false;
 };
 

@@ -27,7 +27,8 @@ void add_generate(CLI::App& app, Action& action) {
       ->capture_default_str();
   add_seed(*verb, o.seed, "Equal seeds give equal texts");
   verb->add_option("--dtype", o.dtype, "bf16, fp32, or auto: as stored")->capture_default_str();
-  verb->add_option("--device", o.device, "cpu")->capture_default_str();
+  verb->add_option("--device", o.device, "cpu, cuda, or auto: a GPU where there is one")
+      ->capture_default_str();
   verb->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str();
   add_bytes(*verb, "--device-memory", o.device_memory, "The most that may be held on the device");

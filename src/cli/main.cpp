@@ -18,7 +18,7 @@ std::string describe_misuse(const CLI::App* app, const CLI::Error& error) {
   std::string verb;
   for (const CLI::App* given : app->get_subcommands()) verb = given->get_name() + " ";
   if (const auto words = app->remaining(); verb.empty() && !words.empty()) {
-    text = fmt::format("'{}' is not a verb; the verbs are train, plan, generate and inspect",
+    text = fmt::format("'{}' is not a verb; the verbs are train, plan, generate, inspect and probe",
                        words.front());
   }
   return fmt::format("ebb: {}\nRun 'ebb {}--help' to see what there is.\n", text, verb);
@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
   ebb::cli::add_plan(app, action);
   ebb::cli::add_generate(app, action);
   ebb::cli::add_inspect(app, action);
+  ebb::cli::add_probe(app, action);
   app.failure_message(describe_misuse);
   try {
     app.parse(argc, argv);

@@ -131,7 +131,9 @@ std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb) {
   verb.add_option("--gradients", o.gradients, "bf16, fp32, or auto: as the weights")
       ->capture_default_str()
       ->group("Run");
-  verb.add_option("--device", o.device, "cpu")->capture_default_str()->group("Run");
+  verb.add_option("--device", o.device, "cpu, cuda, or auto: a GPU where there is one")
+      ->capture_default_str()
+      ->group("Run");
   verb.add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str()
       ->group("Run");

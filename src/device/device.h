@@ -76,8 +76,9 @@ class Buffer {
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string kind() const = 0;  // "cpu", "cuda"
-  virtual std::string name() const = 0;  // what a person would call it
+  virtual std::string kind() const = 0;         // "cpu", "cuda"
+  virtual std::string name() const = 0;         // what a person would call it
+  virtual std::string description() const = 0;  // a few lines: what it is and has
   // What the machine has for the device tier and for the host tier, by default.
   virtual Bytes device_memory() const = 0;
   virtual Bytes host_memory() const = 0;
@@ -90,7 +91,8 @@ class Device {
   virtual std::unique_ptr<Buffer> allocate_host(Bytes bytes) = 0;
 };
 
-// "cpu", "cuda"; throws ConfigError for a kind this build or this machine does not have.
+// "cpu", "cuda", or "auto" for a GPU where there is one. Throws ConfigError for what this build
+// does not have, DeviceError for what the machine does not have.
 std::unique_ptr<Device> create_device(const std::string& kind);
 
 }  // namespace ebb::device

@@ -7,7 +7,10 @@ Runtime::Runtime(const std::string& device_kind, int threads)
       device_(device::create_device(device_kind)),
       backend_(kernels::create_backend(*device_, pool_)) {}
 
-plan::Profile Runtime::profile() const { return plan::rough_cpu_profile(pool_.slots()); }
+plan::Profile Runtime::profile() const {
+  return device_->kind() == "cpu" ? plan::rough_cpu_profile(pool_.slots())
+                                  : plan::rough_gpu_profile(pool_.slots());
+}
 
 Json Runtime::numerics() const {
   return {{"device", device_->kind()}, {"kernels", backend_.numerics}};

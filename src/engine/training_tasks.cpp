@@ -47,6 +47,9 @@ void TrainingTasks::operator()(TaskRun& run) {
     case Op::finish_gradient: return finish_gradient(run);
     case Op::host_add_gradient: return host_add_gradient(run);
     case Op::host_finish_gradient: return host_finish_gradient(run);
+    case Op::forget_scale:
+      *reinterpret_cast<StepScale*>(run.at(Role::host_scale, sizeof(StepScale))) = {0.0f, 0};
+      return;
     case Op::norm: return norm(run);
     case Op::update: return update(run, false);
     case Op::host_update: return update(run, true);

@@ -1,5 +1,7 @@
 #include "plan/profile.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace ebb::plan {
@@ -13,6 +15,17 @@ Profile rough_cpu_profile(int threads) {
           .up_bytes_per_second = 6e9,
           .down_bytes_per_second = 6e9,
           .host_bytes_per_second = 6e9 * cores,
+          .task_seconds = 10e-6};
+}
+
+Profile rough_gpu_profile(int threads) {
+  return {.name = fmt::format("a GPU of the H100 class, {} threads (rule of thumb, not measured)",
+                              threads),
+          .matmul_flops = 550e12,
+          .device_bytes_per_second = 3.5e12,
+          .up_bytes_per_second = 50e9,
+          .down_bytes_per_second = 50e9,
+          .host_bytes_per_second = std::min(120e9, 10e9 * threads),
           .task_seconds = 10e-6};
 }
 

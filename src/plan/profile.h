@@ -20,6 +20,9 @@ struct Profile {
 // The cpu device of a machine with so many threads, by rule of thumb.
 Profile rough_cpu_profile(int threads);
 
+// A GPU of the H100 class on PCIe 5, by rule of thumb; `threads` update on the host.
+Profile rough_gpu_profile(int threads);
+
 double predicted_seconds(const Task&, const Profile&);
 
 }  // namespace ebb::plan

@@ -5,7 +5,7 @@
 namespace ebb::plan {
 
 std::string_view name_of(Op op) {
-  constexpr std::array<std::string_view, 25> names = {"load_batch",
+  constexpr std::array<std::string_view, 26> names = {"load_batch",
                                                       "embed",
                                                       "forward",
                                                       "send_input",
@@ -20,6 +20,7 @@ std::string_view name_of(Op op) {
                                                       "host_add_gradient",
                                                       "host_finish_gradient",
                                                       "gather_report",
+                                                      "forget_scale",
                                                       "norm",
                                                       "spread_scale",
                                                       "fetch_state",

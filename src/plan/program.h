@@ -78,6 +78,7 @@ enum class Op : std::uint8_t {
   host_add_gradient,
   host_finish_gradient,
   gather_report,  // losses and sums of squares to the host
+  forget_scale,   // a step that fails before its norm must not be applied with the last one's scale
   norm,           // the global norm and the clip factor
   spread_scale,   // the clip factor to the device
   fetch_state,

@@ -23,6 +23,7 @@ class TrainingBuilder {
 
   Program build(Bytes device_budget) {
     make_persistent_objects();
+    task(Op::forget_scale, Lane::host, {writes(Role::host_scale, host_scale_)});
     TaskId last_pass = 0;
     for (int micro = 0; micro < work_.micro_batches; ++micro) {
       if (micro == last_micro()) last_pass = static_cast<TaskId>(program_.tasks.size());

@@ -103,7 +103,7 @@ class CheckpointTest : public testing::TestWithParam<DType> {
 };
 
 TEST_P(CheckpointTest, GoesOnToTheBitInEveryOtherPlacement) {
-  Runtime runtime("cpu", 2);
+  Runtime runtime(test_device(), 2);
   for (const Placement& from : placements()) {
     TrainingRun unbroken(runtime, settings_for(from, GetParam()));
     initialize(unbroken);
@@ -126,7 +126,7 @@ TEST_P(CheckpointTest, GoesOnToTheBitInEveryOtherPlacement) {
 
 // Weights that are written after the optimizer's states exist leave no stale master behind.
 TEST_P(CheckpointTest, WeightsWrittenLaterAreTheOnesThatAreTrained) {
-  Runtime runtime("cpu", 2);
+  Runtime runtime(test_device(), 2);
   for (const Placement& placement : placements()) {
     SCOPED_TRACE(placement.name);
     const TrainingSettings settings = settings_for(placement, GetParam());
@@ -201,7 +201,9 @@ TEST_F(FailedSaveTest, AFullOrBadDiskAtAnyWriteNamesTheFileAndKeepsTheLast) {
       EXPECT_EQ(files.list(root).size(), 1u) << "the space was not given back";
       ASSERT_EQ(checkpoint::latest_checkpoint(files, root), root / "step-00000002");
       // Loading takes longer than verifying, and a save that failed in its middle is like another.
-      if (n < 4 || n > writes - 4) EXPECT_EQ(found(), before);
+      if (n < 4 || n > writes - 4) {
+        EXPECT_EQ(found(), before);
+      }
       checkpoint::verify(files, root / "step-00000002");
     }
   }

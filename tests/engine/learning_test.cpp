@@ -17,7 +17,7 @@ namespace ebb::engine {
 namespace {
 
 std::filesystem::path golden(const std::string& family) {
-  return std::filesystem::path(EBB_SOURCE_DIR) / "tests/golden/training" / family;
+  return source_folder() / "tests/golden/training" / family;
 }
 
 std::vector<float> read_floats(const checkpoint::SafetensorsReader& reader,
@@ -102,7 +102,7 @@ TEST_P(LearningTest, TwentyStepsMatchPyTorch) {
   const Golden g = read_golden(files, GetParam());
   const ModelSource source = find_model(files, golden(GetParam()).string());
   const TrainingSettings settings = settings_of(g, source.config);
-  Runtime runtime("cpu", 2);
+  Runtime runtime(test_device(), 2);
   TrainingRun run(runtime, settings);
   load_weights(files, source, run.store().parameters(),
                [&](int p, std::int64_t first, std::span<const float> values) {

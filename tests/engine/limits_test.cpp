@@ -6,7 +6,6 @@
 
 #include "ebb/error.h"
 #include "engine/small_runs.h"
-#include "kernels/cpu/cpu_ops.h"
 
 namespace ebb::engine {
 namespace {
@@ -21,8 +20,7 @@ Sweep sweep(TrainingSettings settings, Bytes resident_peak) {
   Sweep result;
   bool ran_before = false;
   std::string digest;
-  ThreadPool pool(2);
-  const Bytes libraries = kernels::CpuOps(pool).library_bytes();
+  const Bytes libraries = Runtime(test_device(), 2).model_ops().library_bytes();
   for (int percent = 4; percent <= 112; percent += 4) {
     // What libraries take is the same under every limit.
     settings.limits.device = libraries + (resident_peak - libraries) * percent / 100;

@@ -63,7 +63,7 @@ TEST(LinkBytes, EqualTheFormulaOfThePlan) {
             const std::string where =
                 fmt::format("{} accumulate {} offload {} host {} inputs {}", name_of(dtype),
                             accumulate, offload, host, inputs);
-            Runtime runtime("cpu", 1);
+            Runtime runtime(test_device(), 1);
             TrainingRun run(runtime, s);
             initialize(run);
             const Expected one = formula(s, run.plan().program.chunks, inputs);

@@ -21,7 +21,7 @@ plan::Wishes mixed(double offload, double host, std::int64_t recompute, std::int
 
 // The smallest device limit, to 4 KiB, that the settings fit.
 Bytes least_limit(TrainingSettings settings) {
-  Runtime runtime("cpu", 2);
+  Runtime runtime(test_device(), 2);
   const auto fits = [&](Bytes limit) {
     settings.limits.device = limit;
     try {
@@ -67,7 +67,7 @@ TEST(Order, SlowLanesAndPoisonChangeNothing) {
 
 TEST(Order, AFailureOnALaneEndsTheStepWithItsCause) {
   TrainingSettings settings = small_settings();
-  Runtime runtime("cpu", 2);
+  Runtime runtime(test_device(), 2);
   TrainingRun run(runtime, settings);
   initialize(run);
   run.step(made_up_batches(settings, 0));

@@ -1,6 +1,8 @@
 // Small training runs for tests: a model of a few blocks on made-up tokens.
 #pragma once
 
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +12,18 @@
 #include "model/parameters.h"
 
 namespace ebb::engine {
+
+// The device that tests of the engine run on: cpu, or what EBB_TEST_DEVICE says.
+inline std::string test_device() {
+  const char* device = std::getenv("EBB_TEST_DEVICE");
+  return device == nullptr ? "cpu" : device;
+}
+
+// Where golden files are: the source folder, or a copy of it that EBB_SOURCE_DIR names.
+inline std::filesystem::path source_folder() {
+  const char* folder = std::getenv("EBB_SOURCE_DIR");
+  return folder == nullptr ? EBB_SOURCE_DIR : folder;
+}
 
 inline model::Config small_config() {
   return {.family = "qwen2",
@@ -85,7 +99,7 @@ struct Outcome {
 };
 
 inline Outcome train_small(const TrainingSettings& settings, int threads = 2, int steps = 20) {
-  Runtime runtime("cpu", threads);
+  Runtime runtime(test_device(), threads);
   TrainingRun run(runtime, settings);
   initialize(run);
   Outcome outcome;

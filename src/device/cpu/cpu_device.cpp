@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/thread_pool.h"
 #include "device/cpu/cpu_stream.h"
 #include "ebb/error.h"
 
@@ -39,6 +40,11 @@ class MappedBuffer final : public Buffer {
 }  // namespace
 
 std::string CpuDevice::name() const { return "the machine's processors"; }
+
+std::string CpuDevice::description() const {
+  return fmt::format("processors that may be used: {}\nmemory: {}, half of it for each tier\n",
+                     usable_cpus(), format_bytes(2 * device_memory()));
+}
 
 // Both tiers are carved from the same memory: half each.
 Bytes CpuDevice::device_memory() const {

@@ -10,6 +10,7 @@ class CpuDevice final : public Device {
  public:
   std::string kind() const override { return "cpu"; }
   std::string name() const override;
+  std::string description() const override;
   Bytes device_memory() const override;
   Bytes host_memory() const override;
   std::unique_ptr<Stream> create_stream(StreamKind kind, std::string name) override;

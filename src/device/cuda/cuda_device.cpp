@@ -4,10 +4,13 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "device/cpu/cpu_stream.h"
 #include "device/cuda/check.h"
 #include "device/cuda/cuda_buffer.h"
 #include "device/cuda/cuda_stream.h"
+#include "device/cuda_support.h"
 
 namespace ebb::device {
 namespace {
@@ -54,6 +57,17 @@ std::unique_ptr<Buffer> CudaDevice::allocate_device(Bytes bytes) {
 std::unique_ptr<Buffer> CudaDevice::allocate_host(Bytes bytes) {
   check(cudaSetDevice(index_), "cudaSetDevice");
   return std::make_unique<PinnedBuffer>(bytes, memory_);
+}
+
+std::string CudaDevice::description() const {
+  const CudaDescription gpu = describe_cuda();
+  return fmt::format(
+      "GPU: {}, compute capability {}, {} multiprocessors\nmemory: {}, {} free\n"
+      "driver: knows CUDA {}; this build has {}\nlink: {} at {}\nhost memory for Ebb: {}\n",
+      gpu.name, gpu.compute_capability, gpu.multiprocessors, format_bytes(gpu.memory),
+      format_bytes(gpu.free_memory), gpu.driver_version, gpu.runtime_version,
+      gpu.pci_link.empty() ? "speed hidden by the system" : gpu.pci_link, gpu.pci_address,
+      format_bytes(host_memory()));
 }
 
 }  // namespace ebb::device

@@ -17,6 +17,7 @@ class CudaDevice final : public Device {
 
   std::string kind() const override { return "cuda"; }
   std::string name() const override { return name_; }
+  std::string description() const override;
   // What is free now, less 1 GiB: the libraries load kernels and make contexts of their own later,
   // and what they take is outside the limit.
   Bytes device_memory() const override;

@@ -1,0 +1,11 @@
+// What this machine is.
+#pragma once
+
+#include <string>
+
+namespace ebb {
+
+// The device that would be used, as a few lines of text. `device`: cpu, cuda or auto.
+std::string probe(const std::string& device = "auto");
+
+}  // namespace ebb
