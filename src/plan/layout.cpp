@@ -219,6 +219,8 @@ class WaitFinder {
     const Moment now{id, step_};
     for (const Use& use : task.uses) {
       for_cells(use, [&](CellHistory& cell) {
+        // A writer comes after all before it: whoever comes after the writer need not name them.
+        if (use.access == Access::write) cell = {};
         cell.users[static_cast<std::size_t>(task.lane)] = now;
         if (use.access == Access::write) cell.writers[static_cast<std::size_t>(task.lane)] = now;
       });
@@ -231,11 +233,14 @@ class WaitFinder {
 
   void come_to_life(ObjectId id, PerLane& before) {
     const Object& object = program_.objects[static_cast<std::size_t>(id)];
+    PerLane occupants;
     if (object.bytes > 0) {
-      merge(before, addresses_[static_cast<std::size_t>(object.tier)].occupy(
-                        layout_.offsets[static_cast<std::size_t>(id)], object.bytes));
+      occupants = addresses_[static_cast<std::size_t>(object.tier)].occupy(
+          layout_.offsets[static_cast<std::size_t>(id)], object.bytes);
     }
-    for (CellHistory& cell : cells_[static_cast<std::size_t>(id)]) cell = {};
+    merge(before, occupants);
+    // Cells that this task leaves alone come after whoever was there before too.
+    for (CellHistory& cell : cells_[static_cast<std::size_t>(id)]) cell = {occupants, occupants};
   }
 
   void die(ObjectId id) {
