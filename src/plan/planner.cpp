@@ -59,8 +59,8 @@ std::vector<Recipe> recipes_of(const Workload& workload, const Wishes& wishes) {
   return recipes;
 }
 
-// The least a recipe can move off the device and still fit, in eighths; or the fixed share. More off
-// the device needs less of it and more of the host, so a bisection finds it.
+// The least a recipe can move off the device and still fit, in eighths; or the fixed share. More
+// off the device needs less of it and more of the host, so a bisection finds it.
 std::optional<Plan> smallest_that_fits(const Recipe& recipe, const Wishes& wishes,
                                        const Workload& workload, const Limits& limits,
                                        const Profile& profile, std::optional<Plan>& closest) {
@@ -96,14 +96,18 @@ Plan plan_with(const Workload& workload, const Choices& choices, const Limits& l
                const Profile& profile) {
   Plan plan{.limits = limits, .workload = workload, .choices = choices, .profile = profile};
   // Holes between objects can make the arena larger than what is alive at once; then states ride in
-  // a little later and it is laid out again.
+  // a little later and it is laid out again, in the end as late as they can.
   Bytes budget = limits.device;
-  for (int attempt = 0; attempt < 6; ++attempt) {
+  constexpr int attempts = 6;
+  for (int attempt = 1; attempt <= attempts; ++attempt) {
     plan.program = build_training(workload, choices, budget);
     plan.layout = lay_out(plan.program);
+    const Bytes alive = peak_alive(plan.program, Tier::device);
     const Bytes excess = plan.layout.size_of(Tier::device) - limits.device;
-    if (excess <= 0 || budget <= excess) break;
-    budget -= excess;
+    // More alive than the limit: the barest order needs more too, and nothing helps.
+    if (excess <= 0 || alive > limits.device || budget == 0) break;
+    const bool barest = alive > budget || attempt + 1 == attempts;
+    budget = barest ? 0 : std::max<Bytes>(0, std::min(budget - excess, alive - 1));
   }
   add_waits(plan.program, plan.layout);
   plan.prediction = simulate(plan.program, profile);
