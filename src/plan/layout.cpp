@@ -210,7 +210,7 @@ class WaitFinder {
     PerLane before;
     for (const Use& use : task.uses) {
       const Object& object = program_.objects[static_cast<std::size_t>(use.object)];
-      if (!object.persistent && object.first == id) come_to_life(use.object, before);
+      if (!object.persistent && object.first == id) come_to_life(use.object);
       for_cells(use, [&](const CellHistory& cell) {
         merge(before, use.access == Access::write ? cell.users : cell.writers);
       });
@@ -231,15 +231,14 @@ class WaitFinder {
     }
   }
 
-  void come_to_life(ObjectId id, PerLane& before) {
+  void come_to_life(ObjectId id) {
     const Object& object = program_.objects[static_cast<std::size_t>(id)];
     PerLane occupants;
     if (object.bytes > 0) {
       occupants = addresses_[static_cast<std::size_t>(object.tier)].occupy(
           layout_.offsets[static_cast<std::size_t>(id)], object.bytes);
     }
-    merge(before, occupants);
-    // Cells that this task leaves alone come after whoever was there before too.
+    // Every cell comes after whoever was there before, also those that other tasks touch first.
     for (CellHistory& cell : cells_[static_cast<std::size_t>(id)]) cell = {occupants, occupants};
   }
 
