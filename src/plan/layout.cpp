@@ -210,7 +210,7 @@ class WaitFinder {
     PerLane before;
     for (const Use& use : task.uses) {
       const Object& object = program_.objects[static_cast<std::size_t>(use.object)];
-      if (!object.persistent && object.first == id) come_to_life(use.object, before);
+      if (!object.persistent && object.first == id) come_to_life(use.object);
       for_cells(use, [&](const CellHistory& cell) {
         merge(before, use.access == Access::write ? cell.users : cell.writers);
       });
@@ -219,6 +219,8 @@ class WaitFinder {
     const Moment now{id, step_};
     for (const Use& use : task.uses) {
       for_cells(use, [&](CellHistory& cell) {
+        // A writer comes after all before it: whoever comes after the writer need not name them.
+        if (use.access == Access::write) cell = {};
         cell.users[static_cast<std::size_t>(task.lane)] = now;
         if (use.access == Access::write) cell.writers[static_cast<std::size_t>(task.lane)] = now;
       });
@@ -229,13 +231,15 @@ class WaitFinder {
     }
   }
 
-  void come_to_life(ObjectId id, PerLane& before) {
+  void come_to_life(ObjectId id) {
     const Object& object = program_.objects[static_cast<std::size_t>(id)];
+    PerLane occupants;
     if (object.bytes > 0) {
-      merge(before, addresses_[static_cast<std::size_t>(object.tier)].occupy(
-                        layout_.offsets[static_cast<std::size_t>(id)], object.bytes));
+      occupants = addresses_[static_cast<std::size_t>(object.tier)].occupy(
+          layout_.offsets[static_cast<std::size_t>(id)], object.bytes);
     }
-    for (CellHistory& cell : cells_[static_cast<std::size_t>(id)]) cell = {};
+    // Every cell comes after whoever was there before, also those that other tasks touch first.
+    for (CellHistory& cell : cells_[static_cast<std::size_t>(id)]) cell = {occupants, occupants};
   }
 
   void die(ObjectId id) {

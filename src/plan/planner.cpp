@@ -59,30 +59,33 @@ std::vector<Recipe> recipes_of(const Workload& workload, const Wishes& wishes) {
   return recipes;
 }
 
-// The least a recipe can move off the device and still fit, in eighths; or the fixed share. Less on
-// the device never needs more of it, so a bisection finds it.
+// The least a recipe can move off the device and still fit, in eighths; or the fixed share. More
+// off the device needs less of it and more of the host, so a bisection finds it.
 std::optional<Plan> smallest_that_fits(const Recipe& recipe, const Wishes& wishes,
                                        const Workload& workload, const Limits& limits,
                                        const Profile& profile, std::optional<Plan>& closest) {
+  bool short_of_device = false;  // the last attempt
   const auto attempt = [&](double fraction) -> std::optional<Plan> {
     Plan plan = plan_with(workload, recipe.with(wishes, fraction), limits, profile);
     if (fits(plan)) return plan;
+    short_of_device = plan.peak(Tier::device) > limits.device;
     if (!closest || missing_bytes(plan) < missing_bytes(*closest)) closest = std::move(plan);
     return std::nullopt;
   };
   if (wishes.site == Site::resident) return attempt(0.0);
   if (wishes.offload_fraction) return attempt(*wishes.offload_fraction);
   if (wishes.site) return attempt(1.0);
-  std::optional<Plan> best = attempt(1.0);
-  int fits_at = best ? kShares : kShares + 1;
-  for (int low = 0, high = fits_at - 1; low <= high;) {
+  std::optional<Plan> best;
+  for (int low = 0, high = kShares; low <= high;) {
     const int middle = (low + high) / 2;
-    if (auto plan = attempt(static_cast<double>(middle) / kShares)) {
-      best = std::move(plan);
-      high = middle - 1;
-    } else {
+    const double share = static_cast<double>(middle) / kShares;
+    auto plan = attempt(std::max(share, wishes.host_fraction.value_or(0)));
+    if (!plan && short_of_device) {
       low = middle + 1;
+    } else {
+      high = middle - 1;
     }
+    if (plan) best = std::move(plan);
   }
   return best;
 }
@@ -93,15 +96,19 @@ Plan plan_with(const Workload& workload, const Choices& choices, const Limits& l
                const Profile& profile) {
   Plan plan{.limits = limits, .workload = workload, .choices = choices, .profile = profile};
   // Holes between objects can make the arena larger than what is alive at once; then states ride in
-  // a little later and it is laid out again.
+  // a little later and it is laid out again, in the end as late as they can.
   const Bytes room = limits.device - workload.device_extra;
   Bytes budget = room;
-  for (int attempt = 0; attempt < 6; ++attempt) {
+  constexpr int attempts = 6;
+  for (int attempt = 1; attempt <= attempts; ++attempt) {
     plan.program = build_training(workload, choices, budget);
     plan.layout = lay_out(plan.program);
+    const Bytes alive = peak_alive(plan.program, Tier::device);
     const Bytes excess = plan.layout.size_of(Tier::device) - room;
-    if (excess <= 0 || budget <= excess) break;
-    budget -= excess;
+    // More alive than the limit: the barest order needs more too, and nothing helps.
+    if (excess <= 0 || alive > room || budget == 0) break;
+    const bool barest = alive > budget || attempt + 1 == attempts;
+    budget = barest ? 0 : std::max<Bytes>(0, std::min(budget - excess, alive - 1));
   }
   add_waits(plan.program, plan.layout);
   plan.prediction = simulate(plan.program, profile);

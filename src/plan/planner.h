@@ -24,12 +24,12 @@ struct Limits {
 
 // What the user fixed; an empty field is the planner's to choose.
 struct Wishes {
-  std::optional<Site> site;  // of the states that leave the device; resident: none leaves
-  std::optional<double> offload_fraction;
-  std::optional<double> host_fraction;
-  std::optional<std::int64_t> recompute_blocks;
-  std::optional<std::int64_t> host_inputs;
-  std::optional<std::int64_t> chunk_parameters;
+  std::optional<Site> site{};  // of the states that leave the device; resident: none leaves
+  std::optional<double> offload_fraction{};
+  std::optional<double> host_fraction{};
+  std::optional<std::int64_t> recompute_blocks{};
+  std::optional<std::int64_t> host_inputs{};
+  std::optional<std::int64_t> chunk_parameters{};
 };
 
 struct Plan {

@@ -1,0 +1,32 @@
+#include <limits>
+
+#include "device/device_contract.h"
+#include "ebb/error.h"
+
+namespace ebb::device {
+
+INSTANTIATE_TEST_SUITE_P(Cpu, DeviceContract, testing::Values("cpu"));
+
+namespace {
+
+TEST(CpuDevice, SaysHowMuchMemoryCouldNotBeHad) {
+  try {
+    create_device("cpu")->allocate_device(std::numeric_limits<Bytes>::max() / 2);
+    FAIL() << "nobody has that much";
+  } catch (const DeviceError& error) {
+    EXPECT_NE(std::string(error.what()).find("4611686018427387903 bytes"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(CreateDevice, RefusesKindsItDoesNotKnow) {
+  try {
+    create_device("abacus");
+    FAIL() << "there is no such device";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("--device abacus"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace ebb::device

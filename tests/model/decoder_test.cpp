@@ -1,0 +1,302 @@
+// Forward and backward of whole models on the reference ops.
+#include "model/decoder.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "model/small_model.h"
+
+namespace ebb::model {
+namespace {
+
+Config small(bool bias, bool tied) {
+  return {.family = bias ? "qwen2" : "llama",
+          .hidden = 16,
+          .layers = 2,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 4,
+          .intermediate = 24,
+          .vocabulary = 20,
+          .max_positions = 32,
+          .norm_epsilon = 1e-5,
+          .qkv_bias = bias,
+          .tied = tied};
+}
+
+// Widths between which there is padding: no two matrices are one.
+Config odd(bool bias, bool tied) {
+  Config config = small(bias, tied);
+  config.hidden = 10;
+  config.heads = 3;
+  config.kv_heads = 1;
+  config.head_dim = 6;
+  config.intermediate = 7;
+  config.vocabulary = 13;
+  return config;
+}
+
+std::vector<Config> configs() {
+  return {small(false, false), small(true, true), odd(false, true), odd(true, false)};
+}
+
+std::string name(const Config& config) {
+  return fmt::format("{} hidden {} {}", config.family, config.hidden,
+                     config.tied ? "tied" : "untied");
+}
+
+void expect_near(const Floats& found, const Floats& expected, double tolerance,
+                 const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], expected[i], tolerance * (1 + std::abs(expected[i])))
+        << what << ", element " << i;
+  }
+}
+
+// Along each parameter alone: part random, part downhill, so that no slope is close to zero.
+TEST(Decoder, GradientOfTheWholeModelAgreesWithFiniteDifferences) {
+  for (const Config& config : configs()) {
+    SmallModel model(config, {.rows = 2, .sequence = 5});
+    model.step();
+    const std::vector<Floats> gradients = model.gradients;
+    for (std::size_t p = 0; p < model.parameters.all.size(); ++p) {
+      const Parameter& parameter = model.parameters.all[p];
+      const auto block = static_cast<std::size_t>(parameter.block);
+      const auto first = static_cast<std::size_t>(parameter.first);
+      const auto count = static_cast<std::size_t>(parameter.count());
+      Floats& weights = model.weights[block];
+      const Floats kept = weights;
+      double steepness = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        steepness += std::pow(gradients[block][first + i], 2);
+      }
+      steepness = std::sqrt(steepness);
+      // A key's bias shifts all scores of a query alike: its slope is zero but for the rotation.
+      if (steepness < 1e-3) continue;
+      const CounterRng rng(17, p);
+      std::vector<double> direction(count);
+      double slope = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        direction[i] = gradients[block][first + i] / steepness +
+                       rng.normal(i) / std::sqrt(static_cast<double>(count));
+        slope += direction[i] * gradients[block][first + i];
+      }
+      const auto loss_at = [&](double h) {
+        for (std::size_t i = 0; i < count; ++i) {
+          weights[first + i] = static_cast<float>(kept[first + i] + h * direction[i]);
+        }
+        const double loss = model.step();
+        weights = kept;
+        return loss;
+      };
+      const double h = 4e-3;
+      const double found =
+          (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
+      // Losses of some 40 in fp32 are known to about 1e-5, and so slopes to about 2e-3.
+      EXPECT_NEAR(found, slope, 4e-3 + 4e-3 * std::abs(slope))
+          << name(config) << ": " << parameter.name;
+    }
+  }
+}
+
+TEST(Decoder, WritesGradientsWhole) {
+  for (const Config& config : configs()) {
+    SmallModel model(config, {.rows = 2, .sequence = 5});
+    const double loss = model.step();
+    const std::vector<Floats> expected = model.gradients;
+    for (Floats& gradient : model.gradients) {
+      std::fill(gradient.begin(), gradient.end(), std::nanf(""));
+    }
+    EXPECT_EQ(model.step(), loss);
+    for (const Parameter& p : model.parameters.all) {
+      for (std::int64_t i = 0; i < p.count(); ++i) {
+        const auto at = static_cast<std::size_t>(p.first + i);
+        const auto block = static_cast<std::size_t>(p.block);
+        ASSERT_EQ(model.gradients[block][at], expected[block][at])
+            << name(config) << ": " << p.name << " element " << i;
+      }
+    }
+  }
+}
+
+TEST(Decoder, SavesTheSameBitsWhenItRecomputes) {
+  for (const Config& config : configs()) {
+    SmallModel model(config, {.rows = 2, .sequence = 5});
+    const auto inputs = model.forward();
+    for (std::size_t l = 0; l < model.layers(); ++l) {
+      Workspace first, again, work;
+      Floats output = model.activations();
+      Carver first_memory = first.carver(), again_memory = again.carver();
+      Carver first_work = work.carver(), again_work = work.carver();
+      model.decoder.forward(model.ops, bytes_of(model.weights[l + 1]), model.table.data(),
+                            bytes_of(inputs[l]), bytes_of(output), first_memory, first_work);
+      model.decoder.forward(model.ops, bytes_of(model.weights[l + 1]), model.table.data(),
+                            bytes_of(inputs[l]), nullptr, again_memory, again_work);
+      const auto a = first.used(first_memory), b = again.used(again_memory);
+      ASSERT_EQ(a.size(), b.size());
+      EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size()), 0) << name(config) << ", block " << l;
+      EXPECT_LT(again_work.used(), first_work.used());
+    }
+  }
+}
+
+// Keys and values of every block, empty at first.
+struct Caches {
+  explicit Caches(const SmallModel& model) : keys(model.layers()), values(model.layers()) {
+    const Config& config = model.decoder.config();
+    const auto size = static_cast<std::size_t>(config.max_positions * config.kv_width());
+    for (auto* all : {&keys, &values}) {
+      for (Floats& one : *all) one.assign(size, std::nanf(""));
+    }
+  }
+  std::vector<Floats> keys, values;
+};
+
+TEST(Decoder, DecodesWithTheCacheWhatTheForwardComputes) {
+  for (const Config& config : configs()) {
+    constexpr std::int64_t tokens = 8;
+    SmallModel model(config, {.rows = 1, .sequence = tokens});
+    const auto inputs = model.forward();
+    const auto hidden = static_cast<std::size_t>(config.hidden);
+    const auto logits_of = [&](const Floats& states, std::int64_t count) {
+      Floats out(static_cast<std::size_t>(config.vocabulary));
+      Workspace work;
+      Carver carver = work.carver();
+      model.decoder.logits(model.ops, bytes_of(model.weights.back()),
+                           bytes_of(model.weights.front()), bytes_of(states), count, out.data(),
+                           carver);
+      return out;
+    };
+    for (const std::int64_t slice : {std::int64_t{1}, std::int64_t{3}, tokens}) {
+      Caches caches(model);
+      for (std::int64_t at = 0; at < tokens; at += slice) {
+        const std::int64_t count = std::min(slice, tokens - at);
+        const auto size = static_cast<std::size_t>(count) * hidden;
+        Floats input(size), output(size);
+        model.decoder.embed(model.ops, bytes_of(model.weights[0]),
+                            std::span(model.ids).subspan(static_cast<std::size_t>(at),
+                                                         static_cast<std::size_t>(count)),
+                            bytes_of(input));
+        for (std::size_t l = 0; l < model.layers(); ++l) {
+          Workspace work;
+          Carver carver = work.carver();
+          model.decoder.decode(model.ops, bytes_of(model.weights[l + 1]), model.table.data(),
+                               bytes_of(input), bytes_of(output), count,
+                               {.keys = bytes_of(caches.keys[l]),
+                                .values = bytes_of(caches.values[l]),
+                                .length = at},
+                               carver);
+          std::swap(input, output);
+        }
+        const auto what = fmt::format("{}, slices of {}, token {}", name(config), slice, at);
+        const auto begin = inputs.back().begin() + at * config.hidden;
+        expect_near(input, Floats(begin, begin + count * config.hidden), 2e-5, what);
+        expect_near(logits_of(input, count), logits_of(inputs.back(), at + count), 5e-5,
+                    what + ", logits");
+      }
+    }
+  }
+}
+
+// One run of the head over some of the tokens.
+struct HeadRun {
+  double loss = 0;
+  Floats residual, gradient, sum;
+};
+
+HeadRun run_head(SmallModel& model, const Decoder& decoder, const Floats& input,
+                 std::int64_t first) {
+  const Config& config = decoder.config();
+  const std::int64_t tokens = decoder.shape().tokens();
+  HeadRun run;
+  run.residual.resize(static_cast<std::size_t>(tokens * config.hidden));
+  run.gradient.assign(model.weights.back().size(), 0.0f);
+  run.sum.assign(static_cast<std::size_t>(config.vocabulary * config.hidden), 0.0f);
+  Workspace work(16 * kMiB);
+  Carver carver = work.carver();
+  decoder.head(model.ops,
+               {.weights = bytes_of(model.weights.back()),
+                .embedding = bytes_of(model.weights.front()),
+                .gradient = bytes_of(run.gradient),
+                .tied_sum = bytes_of(run.sum),
+                .loss = &run.loss},
+               bytes_of(input) + first * config.hidden * 4,
+               std::span(model.targets)
+                   .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(tokens)),
+               bytes_of(run.residual), carver);
+  return run;
+}
+
+TEST(Decoder, HeadInSlicesIsTheHeadInOne) {
+  for (const bool tied : {false, true}) {
+    const Config config = small(false, tied);
+    constexpr std::int64_t tokens = 1100, half = tokens / 2;
+    SmallModel model(config, {.rows = tokens / 10, .sequence = 10});
+    ASSERT_LT(model.decoder.head_slice(), tokens) << "the head must run in slices";
+    const Decoder part(config, DType::f32, DType::f32, {.rows = half / 10, .sequence = 10});
+    ASSERT_EQ(part.head_slice(), half) << "and these in one";
+    Floats input = model.activations();
+    const CounterRng rng(8, 8);
+    for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(rng.normal(i));
+    const HeadRun sliced = run_head(model, model.decoder, input, 0);
+    HeadRun whole = run_head(model, part, input, 0);
+    const HeadRun rest = run_head(model, part, input, half);
+    whole.residual.insert(whole.residual.end(), rest.residual.begin(), rest.residual.end());
+    for (std::size_t i = 0; i < whole.gradient.size(); ++i) whole.gradient[i] += rest.gradient[i];
+    for (std::size_t i = 0; i < whole.sum.size(); ++i) whole.sum[i] += rest.sum[i];
+    const std::string what = tied ? "tied" : "untied";
+    EXPECT_NEAR(sliced.loss, whole.loss + rest.loss, 1e-6 * sliced.loss) << what;
+    expect_near(sliced.residual, whole.residual, 1e-6, what + " residual");
+    expect_near(sliced.gradient, whole.gradient, 1e-4, what + " gradient");
+    expect_near(sliced.sum, whole.sum, 1e-4, what + " tied sum");
+  }
+}
+
+// With biases of a width that needs padding q, k and v are three matrices, without biases one.
+TEST(Decoder, ComputesTheSameJoinedAndApart) {
+  Config joined = small(false, true);
+  joined.heads = 2, joined.kv_heads = 1;
+  Config apart = joined;
+  apart.family = "qwen2", apart.qkv_bias = true;
+  ASSERT_TRUE(block_offsets(joined).qkv_joined);
+  ASSERT_FALSE(block_offsets(apart).qkv_joined);
+  const Shape shape{.rows = 2, .sequence = 5};
+  SmallModel a(joined, shape), b(apart, shape);
+  b.weights.front() = a.weights.front();
+  b.weights.back() = a.weights.back();
+  // The same values by name; biases are zero.
+  const auto for_shared = [&](auto visit) {
+    for (const Parameter& to : b.parameters.all) {
+      const Parameter* from = nullptr;
+      for (const Parameter& p : a.parameters.all) {
+        if (p.name == to.name) from = &p;
+      }
+      visit(from, to);
+    }
+  };
+  for_shared([&](const Parameter* from, const Parameter& to) {
+    for (std::int64_t i = 0; i < to.count(); ++i) {
+      const auto block = static_cast<std::size_t>(to.block);
+      b.weights[block][static_cast<std::size_t>(to.first + i)] =
+          from == nullptr ? 0.0f : a.weights[block][static_cast<std::size_t>(from->first + i)];
+    }
+  });
+  EXPECT_NEAR(a.step(), b.step(), 1e-4);
+  for_shared([&](const Parameter* from, const Parameter& to) {
+    if (from == nullptr) return;
+    for (std::int64_t i = 0; i < to.count(); ++i) {
+      const auto block = static_cast<std::size_t>(to.block);
+      const float x = a.gradients[block][static_cast<std::size_t>(from->first + i)];
+      const float y = b.gradients[block][static_cast<std::size_t>(to.first + i)];
+      ASSERT_NEAR(x, y, 1e-4 * (1 + std::abs(x))) << to.name << " element " << i;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ebb::model

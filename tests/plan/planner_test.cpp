@@ -1,0 +1,291 @@
+// What the planner chooses, keeps and refuses.
+#include "plan/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <sstream>
+
+#include "ebb/error.h"
+#include "plan/explain.h"
+#include "plan/program_check.h"
+#include "plan/random_work.h"
+
+namespace ebb::plan {
+namespace {
+
+constexpr Limits kRoomy = {.device = Bytes{1} << 50, .host = Bytes{1} << 50};
+
+Profile machine() {
+  return {.name = "a machine",
+          .matmul_flops = 1e12,
+          .device_bytes_per_second = 1e11,
+          .up_bytes_per_second = 1e9,
+          .down_bytes_per_second = 1e9,
+          .host_bytes_per_second = 3e9,
+          .task_seconds = 1e-6};
+}
+
+// Six equal blocks: shares of them are easy to see.
+Workload even_work(std::int64_t micro_batches = 1) {
+  Workload work;
+  for (int b = 0; b < 8; ++b) {
+    work.blocks.push_back({.name = fmt::format("block {}", b),
+                           .parameters = 65536,
+                           .tensors = {{0, 65536}},
+                           .forward = {.flops = 4e8, .bytes = 1e6},
+                           .recompute = {.flops = 4e8, .bytes = 1e6},
+                           .backward = {.flops = 8e8, .bytes = 2e6},
+                           .saved = 300'000,
+                           .forward_work = 50'000,
+                           .recompute_work = 50'000,
+                           .backward_work = 100'000});
+  }
+  work.micro_batches = micro_batches;
+  work.tokens = 256;
+  work.batch = 2048;
+  work.input = 60'000;
+  work.scratch = 10'000;
+  work.tables = 1'000;
+  work.state_planes = {2, 4, 4};
+  work.norm_block = 4096;
+  return work;
+}
+
+// What `ebb` would read back from its own flags, by hand.
+Wishes parse_flags(const std::string& flags) {
+  Wishes wishes;
+  std::istringstream words(flags);
+  for (std::string flag, value; words >> flag >> value;) {
+    const auto blocks = [&](const char* none) {
+      return value == none ? std::int64_t{0} : std::int64_t{std::stoll(value)};
+    };
+    if (flag == "--states") {
+      wishes.site = value == "resident" ? Site::resident
+                    : value == "stream" ? Site::stream
+                                        : Site::host;
+      if (value != name_of(*wishes.site)) ADD_FAILURE() << "site " << value;
+    } else if (flag == "--offload-fraction") {
+      wishes.offload_fraction = std::stod(value);
+    } else if (flag == "--host-fraction") {
+      wishes.host_fraction = std::stod(value);
+    } else if (flag == "--recompute") {
+      wishes.recompute_blocks = blocks("none");
+    } else if (flag == "--activations") {
+      wishes.host_inputs = blocks("device");
+    } else if (flag == "--chunk-parameters") {
+      wishes.chunk_parameters = std::stoll(value);
+    } else {
+      ADD_FAILURE() << "an unknown flag: " << flag;
+    }
+  }
+  return wishes;
+}
+
+Bytes resident_peak(const Workload& work) {
+  return plan_with(work, {.chunk_parameters = 16384}, kRoomy, machine()).peak(Tier::device);
+}
+
+TEST(Planner, KeepsEverythingOnTheDeviceWhenThereIsRoom) {
+  const Plan plan = make_plan(even_work(), {}, kRoomy, machine());
+  EXPECT_EQ(plan.choices.offload_fraction, 0);
+  EXPECT_EQ(plan.choices.recompute_blocks, 0);
+  EXPECT_EQ(plan.choices.host_inputs, 0);
+  EXPECT_EQ(flags_of(plan.choices).find("--states resident"), 0u);
+}
+
+TEST(Planner, KeepsWhatTheUserFixed) {
+  const Workload work = even_work();
+  const Bytes all = resident_peak(work);
+  for (const Bytes device : {all * 3 / 4, all, kRoomy.device}) {
+    const Limits limits{.device = device, .host = kRoomy.host};
+    const auto plan = [&](const Wishes& wishes) {
+      return make_plan(work, wishes, limits, machine()).choices;
+    };
+    SCOPED_TRACE(fmt::format("{} of {} bytes", device, all));
+    Wishes wishes{.site = Site::stream};
+    EXPECT_EQ(plan(wishes).offload_fraction, 1.0);
+    EXPECT_EQ(plan(wishes).host_fraction, 0.0);
+    wishes = {.site = Site::host};
+    EXPECT_EQ(plan(wishes).host_fraction, 1.0);
+    wishes = {.offload_fraction = 0.9};
+    EXPECT_EQ(plan(wishes).offload_fraction, 0.9);
+    wishes = {.site = Site::stream, .offload_fraction = 0.9, .host_fraction = 0.3};
+    EXPECT_EQ(plan(wishes).offload_fraction, 0.9);
+    EXPECT_EQ(plan(wishes).host_fraction, 0.3);
+    wishes = {.host_fraction = 0.3};
+    EXPECT_EQ(plan(wishes).host_fraction, 0.3);
+    wishes = {.recompute_blocks = 2};
+    EXPECT_EQ(plan(wishes).recompute_blocks, 2);
+    wishes = {.host_inputs = 3};
+    EXPECT_EQ(plan(wishes).host_inputs, 3);
+    wishes = {.chunk_parameters = 20000};
+    EXPECT_EQ(plan(wishes).chunk_parameters, 20000);
+    wishes = {.recompute_blocks = 99};
+    EXPECT_EQ(plan(wishes).recompute_blocks, 6);  // every block there is
+  }
+}
+
+TEST(Planner, PrintsFlagsThatGiveTheSamePlan) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const Workload work = random_workload(seed);
+    const Bytes all =
+        plan_with(work, {.chunk_parameters = 500}, kRoomy, machine()).peak(Tier::device);
+    for (const double share : {0.5, 0.7, 0.9, 1.0}) {
+      const Limits limits{.device = static_cast<Bytes>(share * static_cast<double>(all)),
+                          .host = kRoomy.host};
+      try {
+        const Plan plan = make_plan(work, {.chunk_parameters = 500}, limits, machine());
+        const std::string flags = flags_of(plan.choices);
+        SCOPED_TRACE(fmt::format("seed {}, {} bytes: {}", seed, limits.device, flags));
+        const Plan again = make_plan(work, parse_flags(flags), limits, machine());
+        EXPECT_EQ(flags_of(again.choices), flags);
+        EXPECT_TRUE(again.choices == plan.choices);
+        EXPECT_EQ(again.peak(Tier::device), plan.peak(Tier::device));
+        EXPECT_TRUE(fits(plan));
+        EXPECT_EQ(check_races(plan.program, plan.layout), "");
+      } catch (const OutOfBudget&) {
+        EXPECT_LT(share, 1.0) << "seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(Planner, SaysHowManyBytesAreMissing) {
+  const Workload work = even_work(2);
+  const Limits tight{.device = resident_peak(work) / 8, .host = kRoomy.host};
+  try {
+    make_plan(work, {}, tight, machine());
+    FAIL() << "an eighth of the memory is not enough";
+  } catch (const OutOfBudget& refusal) {
+    const std::string text = refusal.what();
+    std::smatch found;
+    ASSERT_TRUE(std::regex_search(text, found,
+                                  std::regex(R"(\((\d+) bytes\); --device-memory (\d+) would do)")))
+        << text;
+    const Bytes missing = std::stoll(found[1]);
+    const Bytes enough = std::stoll(found[2]);
+    EXPECT_EQ(missing, enough - tight.device) << text;
+    std::smatch closest;
+    ASSERT_TRUE(std::regex_search(text, closest, std::regex("Closest plan: (.*)\n"))) << text;
+    const Wishes wishes = parse_flags(closest[1]);
+    const Plan plan = make_plan(work, wishes, {.device = enough, .host = tight.host}, machine());
+    EXPECT_EQ(plan.peak(Tier::device), enough) << text;
+    EXPECT_THROW(make_plan(work, wishes, {.device = enough - 1, .host = tight.host}, machine()),
+                 OutOfBudget);
+  }
+}
+
+TEST(Planner, SaysWhatWouldHelp) {
+  const Workload work = even_work();
+  const Limits limits{.device = resident_peak(work) * 3 / 4, .host = kRoomy.host};
+  try {
+    make_plan(work, {.site = Site::resident, .recompute_blocks = 0, .host_inputs = 0}, limits,
+              machine());
+    FAIL() << "the states do not fit";
+  } catch (const OutOfBudget& refusal) {
+    EXPECT_NE(std::string(refusal.what()).find("--states auto"), std::string::npos)
+        << refusal.what();
+  }
+}
+
+TEST(Planner, CountsHostMemoryOutsideTheProgram) {
+  Workload work = even_work();
+  const Plan plan = make_plan(work, {.site = Site::stream}, kRoomy, machine());
+  Limits limits{.device = kRoomy.device, .host = plan.peak(Tier::host)};
+  EXPECT_NO_THROW(make_plan(work, {.site = Site::stream}, limits, machine()));
+  work.host_extra = 1;
+  try {
+    make_plan(work, {.site = Site::stream}, limits, machine());
+    FAIL() << "one byte is missing";
+  } catch (const OutOfBudget& refusal) {
+    EXPECT_NE(std::string(refusal.what()).find("Missing on the host: 1 B (1 bytes)"),
+              std::string::npos)
+        << refusal.what();
+  }
+}
+
+// What the planner could have found: every share in eighths, every site, with and without
+// recomputation and inputs on the host.
+bool anything_fits(const Workload& work, const Limits& limits) {
+  const auto layers = static_cast<std::int64_t>(work.blocks.size()) - 2;
+  for (int eighths = 0; eighths <= 8; ++eighths) {
+    for (const double host_share : {0.0, 0.25, 0.5, 0.75, 1.0}) {
+      for (const std::int64_t recompute : {std::int64_t{0}, layers / 2, layers}) {
+        for (const std::int64_t inputs : {std::int64_t{0}, layers}) {
+          const Choices choices{.offload_fraction = eighths / 8.0,
+                                .host_fraction = eighths / 8.0 * host_share,
+                                .chunk_parameters = 16384,
+                                .recompute_blocks = recompute,
+                                .host_inputs = inputs};
+          if (fits(plan_with(work, choices, limits, machine()))) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+TEST(Planner, RefusesOnlyWhatCannotFit) {
+  // Both tiers are short: too little of the state on the host breaks one limit, too much the other.
+  const Workload work = even_work();
+  const Bytes device = resident_peak(work);
+  const Bytes host =
+      plan_with(work, {.offload_fraction = 1, .chunk_parameters = 16384}, kRoomy, machine())
+          .peak(Tier::host);
+  for (const double d : {0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0}) {
+    for (const double h : {0.05, 0.2, 0.35, 0.5, 0.8, 1.0}) {
+      const Limits limits{.device = static_cast<Bytes>(d * static_cast<double>(device)),
+                          .host = static_cast<Bytes>(h * static_cast<double>(host))};
+      bool planned = true;
+      try {
+        make_plan(work, {.chunk_parameters = 16384}, limits, machine());
+      } catch (const OutOfBudget&) {
+        planned = false;
+      }
+      EXPECT_EQ(planned, anything_fits(work, limits))
+          << d << " of the device, " << h << " of the host";
+    }
+  }
+}
+
+TEST(Planner, IsNeverSlowerWithMoreMemory) {
+  for (const std::int64_t micro_batches : {1, 2, 4}) {
+    const Workload work = even_work(micro_batches);
+    const Bytes all = resident_peak(work);
+    double fastest = std::numeric_limits<double>::infinity();
+    int planned = 0;
+    for (int percent = 20; percent <= 110; percent += 2) {
+      try {
+        const Plan plan =
+            make_plan(work, {.chunk_parameters = 16384},
+                      {.device = all * percent / 100, .host = kRoomy.host}, machine());
+        // A plan that moves less may be 1% slower than the fastest, and so on twice; riding in
+        // earlier can cost a little more, where it delays what the forward pass waits for.
+        EXPECT_LE(plan.prediction.step_seconds, fastest * 1.03)
+            << percent << "% with " << micro_batches
+            << " micro-batches: " << flags_of(plan.choices);
+        fastest = std::min(fastest, plan.prediction.step_seconds);
+        ++planned;
+      } catch (const OutOfBudget&) {
+        EXPECT_EQ(planned, 0) << percent << "% does not fit, and less did";
+      }
+    }
+    EXPECT_GT(planned, 10);
+  }
+}
+
+TEST(Planner, ExplainsWithNumbersThatAddUp) {
+  const Workload work = even_work();
+  const Plan plan = make_plan(work, {.site = Site::stream}, kRoomy, machine());
+  Bytes sum = 0;
+  for (const auto& [purpose, bytes] : bytes_at_peak(plan, Tier::device)) sum += bytes;
+  EXPECT_EQ(sum, peak_alive(plan.program, Tier::device));
+  const std::string text = explain(plan);
+  for (const char* word : {"--states stream", "predicted", "weights", "states", "limit"}) {
+    EXPECT_NE(text.find(word), std::string::npos) << word << " in\n" << text;
+  }
+}
+
+}  // namespace
+}  // namespace ebb::plan

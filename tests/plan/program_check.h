@@ -1,0 +1,240 @@
+// An independent reading of a program: it knows nothing of how layouts and waits are found, and
+// checks what they must guarantee. Each check returns the first thing that is wrong, or nothing.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "plan/layout.h"
+#include "plan/program.h"
+
+namespace ebb::plan {
+
+inline std::string name_task(const Program& program, TaskId id) {
+  const Task& task = program.tasks[static_cast<std::size_t>(id)];
+  return fmt::format("task {} ({} on {}, block {}, micro {}, chunk {})", id, name_of(task.op),
+                     name_of(task.lane), task.block, task.micro, task.chunk);
+}
+
+inline std::string name_object(const Program& program, ObjectId id) {
+  const Object& object = program.objects[static_cast<std::size_t>(id)];
+  return fmt::format("object {} '{}' ({} bytes, tasks {} to {})", id, object.name, object.bytes,
+                     object.first, object.last);
+}
+
+inline bool share_bytes(const Program& program, const Layout& layout, ObjectId a, ObjectId b) {
+  const Object& x = program.objects[static_cast<std::size_t>(a)];
+  const Object& y = program.objects[static_cast<std::size_t>(b)];
+  const Bytes x_at = layout.offsets[static_cast<std::size_t>(a)];
+  const Bytes y_at = layout.offsets[static_cast<std::size_t>(b)];
+  return x.tier == y.tier && x_at < y_at + y.bytes && y_at < x_at + x.bytes && x.bytes > 0 &&
+         y.bytes > 0;
+}
+
+// Objects lie aligned within their arenas, and those alive at one task do not overlap.
+inline std::string check_addresses(const Program& program, const Layout& layout) {
+  const auto count = static_cast<ObjectId>(program.objects.size());
+  for (ObjectId a = 0; a < count; ++a) {
+    const Object& x = program.objects[static_cast<std::size_t>(a)];
+    const Bytes at = layout.offsets[static_cast<std::size_t>(a)];
+    if (at < 0 || at + x.bytes > layout.size_of(x.tier) || at % kAlignment != 0 ||
+        x.bytes % kAlignment != 0) {
+      return fmt::format("{} at {} is not aligned within its arena of {}", name_object(program, a),
+                         at, layout.size_of(x.tier));
+    }
+    for (ObjectId b = 0; b < a; ++b) {
+      const Object& y = program.objects[static_cast<std::size_t>(b)];
+      const bool used = (x.persistent || x.first >= 0) && (y.persistent || y.first >= 0);
+      const bool together =
+          x.persistent || y.persistent || (x.first <= y.last && y.first <= x.last);
+      if (used && together && share_bytes(program, layout, a, b)) {
+        return fmt::format("{} overlaps {}", name_object(program, a), name_object(program, b));
+      }
+    }
+  }
+  return {};
+}
+
+// Lifetimes are what the uses say, cells exist, and roles are not doubled.
+inline std::string check_uses(const Program& program) {
+  std::vector<std::pair<TaskId, TaskId>> seen(program.objects.size(), {-1, -1});
+  for (TaskId t = 0; t < static_cast<TaskId>(program.tasks.size()); ++t) {
+    std::set<Role> roles;
+    for (const Use& use : program.tasks[static_cast<std::size_t>(t)].uses) {
+      if (use.object < 0 || use.object >= static_cast<ObjectId>(program.objects.size())) {
+        return name_task(program, t) + " uses an object that does not exist";
+      }
+      const Object& object = program.objects[static_cast<std::size_t>(use.object)];
+      if (use.cell < -1 || use.cell >= object.cells || object.bytes == 0 ||
+          !roles.insert(use.role).second) {
+        return fmt::format("{}: a bad use of {}", name_task(program, t),
+                           name_object(program, use.object));
+      }
+      auto& [first, last] = seen[static_cast<std::size_t>(use.object)];
+      if (first < 0) first = t;
+      last = t;
+    }
+  }
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    const Object& object = program.objects[i];
+    if (std::pair(object.first, object.last) != seen[i]) {
+      return "a wrong lifetime: " + name_object(program, static_cast<ObjectId>(i));
+    }
+  }
+  return {};
+}
+
+// Temporary objects are written before they are read, cell by cell.
+inline std::string check_written_first(const Program& program) {
+  std::vector<std::set<int>> written(program.objects.size());
+  for (TaskId t = 0; t < static_cast<TaskId>(program.tasks.size()); ++t) {
+    const Task& task = program.tasks[static_cast<std::size_t>(t)];
+    for (const Use& use : task.uses) {
+      const auto o = static_cast<std::size_t>(use.object);
+      const Object& object = program.objects[o];
+      if (object.persistent || use.access == Access::write) continue;
+      for (int cell = 0; cell < object.cells; ++cell) {
+        if ((use.cell < 0 || use.cell == cell) && !written[o].contains(cell)) {
+          return fmt::format("{} reads cell {} of {} that nobody wrote", name_task(program, t),
+                             cell, name_object(program, use.object));
+        }
+      }
+    }
+    for (const Use& use : task.uses) {
+      const auto o = static_cast<std::size_t>(use.object);
+      if (use.access != Access::write) continue;
+      for (int cell = 0; cell < program.objects[o].cells; ++cell) {
+        if (use.cell < 0 || use.cell == cell) written[o].insert(cell);
+      }
+    }
+  }
+  return {};
+}
+
+// Waits point backward in the issue order, or to the step before, and to other lanes.
+inline std::string check_waits(const Program& program) {
+  const auto count = static_cast<TaskId>(program.tasks.size());
+  for (TaskId t = 0; t < count; ++t) {
+    const Task& task = program.tasks[static_cast<std::size_t>(t)];
+    for (const Wait& wait : task.waits) {
+      const bool exists = wait.task >= 0 && wait.task < count;
+      if (!exists || (!wait.previous_step && wait.task >= t)) {
+        return fmt::format("{} waits forward, for task {}", name_task(program, t), wait.task);
+      }
+      if (program.tasks[static_cast<std::size_t>(wait.task)].lane == task.lane) {
+        return name_task(program, t) + " waits for its own lane";
+      }
+      if (std::count(task.waits.begin(), task.waits.end(), wait) != 1) {
+        return name_task(program, t) + " waits twice for one task";
+      }
+    }
+  }
+  return {};
+}
+
+// Runs several steps on lanes that know nothing but their own order and the waits, and demands that
+// every two accesses to the same bytes, one of which writes, are ordered.
+class RaceCheck {
+ public:
+  RaceCheck(const Program& program, const Layout& layout) : program_(program), layout_(layout) {}
+
+  std::string run() {
+    tick_all();
+    collect_accesses();
+    const auto count = static_cast<ObjectId>(program_.objects.size());
+    for (ObjectId a = 0; a < count; ++a) {
+      for (ObjectId b = 0; b <= a; ++b) {
+        if (a != b && !share_bytes(program_, layout_, a, b)) continue;
+        if (auto wrong = check_pair(a, b); !wrong.empty()) return wrong;
+      }
+    }
+    return {};
+  }
+
+ private:
+  static constexpr int kSteps = 3;
+  using Ticks = std::array<int, kLanes.size()>;
+  struct Access_ {
+    TaskId task;
+    int cell;
+    bool write;
+  };
+
+  std::size_t index(int step, TaskId task) const {
+    return static_cast<std::size_t>(step) * program_.tasks.size() + static_cast<std::size_t>(task);
+  }
+  static std::size_t lane_of(const Task& task) { return static_cast<std::size_t>(task.lane); }
+
+  // ends_[i][lane]: how many tasks of the lane have ended for sure when instance i has.
+  void tick_all() {
+    const auto count = static_cast<TaskId>(program_.tasks.size());
+    ends_.resize(program_.tasks.size() * kSteps);
+    std::array<Ticks, kLanes.size()> lanes{};
+    for (int step = 0; step < kSteps; ++step) {
+      for (TaskId t = 0; t < count; ++t) {
+        const Task& task = program_.tasks[static_cast<std::size_t>(t)];
+        Ticks& own = lanes[lane_of(task)];
+        for (const Wait& wait : task.waits) {
+          if (wait.previous_step && step == 0) continue;
+          const Ticks& other = ends_[index(step - (wait.previous_step ? 1 : 0), wait.task)];
+          for (std::size_t l = 0; l < own.size(); ++l) own[l] = std::max(own[l], other[l]);
+        }
+        ++own[lane_of(task)];
+        ends_[index(step, t)] = own;
+      }
+    }
+  }
+
+  void collect_accesses() {
+    accesses_.resize(program_.objects.size());
+    for (TaskId t = 0; t < static_cast<TaskId>(program_.tasks.size()); ++t) {
+      for (const Use& use : program_.tasks[static_cast<std::size_t>(t)].uses) {
+        accesses_[static_cast<std::size_t>(use.object)].push_back(
+            {t, use.cell, use.access == Access::write});
+      }
+    }
+  }
+
+  bool ordered(int step_a, TaskId a, int step_b, TaskId b) const {
+    const Ticks& x = ends_[index(step_a, a)];
+    const Ticks& y = ends_[index(step_b, b)];
+    const auto lane_a = lane_of(program_.tasks[static_cast<std::size_t>(a)]);
+    const auto lane_b = lane_of(program_.tasks[static_cast<std::size_t>(b)]);
+    return y[lane_a] >= x[lane_a] || x[lane_b] >= y[lane_b];
+  }
+
+  std::string check_pair(ObjectId a, ObjectId b) const {
+    for (const Access_& x : accesses_[static_cast<std::size_t>(a)]) {
+      for (const Access_& y : accesses_[static_cast<std::size_t>(b)]) {
+        if (!x.write && !y.write) continue;
+        if (a == b && x.cell >= 0 && y.cell >= 0 && x.cell != y.cell) continue;
+        for (int sx = 0; sx < kSteps; ++sx) {
+          for (int sy = 0; sy < kSteps; ++sy) {
+            if (ordered(sx, x.task, sy, y.task)) continue;
+            return fmt::format(
+                "a race: {} of step {} on {} (cell {}), {} of step {} on {} (cell {})",
+                name_task(program_, x.task), sx, name_object(program_, a), x.cell,
+                name_task(program_, y.task), sy, name_object(program_, b), y.cell);
+          }
+        }
+      }
+    }
+    return {};
+  }
+
+  const Program& program_;
+  const Layout& layout_;
+  std::vector<Ticks> ends_;
+  std::vector<std::vector<Access_>> accesses_;
+};
+
+inline std::string check_races(const Program& program, const Layout& layout) {
+  return RaceCheck(program, layout).run();
+}
+
+}  // namespace ebb::plan

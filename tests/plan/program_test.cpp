@@ -1,0 +1,209 @@
+// Properties of training programs that must hold for every workload and every choice.
+#include "plan/training_program.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "plan/generation_program.h"
+#include "plan/layout.h"
+#include "plan/program_check.h"
+#include "plan/random_work.h"
+
+namespace ebb::plan {
+namespace {
+
+constexpr Bytes kRoomy = Bytes{1} << 50;
+constexpr std::uint64_t kSeeds = 300;
+
+// Every check on one program, laid out and with its waits.
+std::string check_all(Program program) {
+  if (auto wrong = check_uses(program); !wrong.empty()) return wrong;
+  if (auto wrong = check_written_first(program); !wrong.empty()) return wrong;
+  const Layout layout = lay_out(program);
+  if (auto wrong = check_addresses(program, layout); !wrong.empty()) return wrong;
+  add_waits(program, layout);
+  if (auto wrong = check_waits(program); !wrong.empty()) return wrong;
+  return check_races(program, layout);
+}
+
+template <class Check>
+void for_random_programs(Check check) {
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const Workload work = random_workload(seed);
+    const Choices choices = random_choices(seed, work);
+    SCOPED_TRACE(describe(seed, work, choices));
+    check(seed, work, choices);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+// A budget that no order keeps, the least that the barest order keeps, more, and room for all.
+std::vector<Bytes> budgets(std::uint64_t seed, const Workload& work, const Choices& choices) {
+  const Bytes barest = peak_alive(build_training(work, choices, 0), Tier::device);
+  const Bytes most = peak_alive(build_training(work, choices, kRoomy), Tier::device);
+  Dice dice(seed ^ 0xb1d6e7);
+  return {0, barest, barest + dice.between(0, std::max<Bytes>(0, most - barest)), kRoomy};
+}
+
+TEST(TrainingProgram, IsFreeOfRacesAndOverlapsWhateverIsChosen) {
+  for_random_programs([](std::uint64_t seed, const Workload& work, const Choices& choices) {
+    for (const Bytes budget : budgets(seed, work, choices)) {
+      EXPECT_EQ(check_all(build_training(work, choices, budget)), "") << "budget " << budget;
+    }
+  });
+}
+
+// The bytes each lane moves, from what the design says and not from the builder.
+std::map<Lane, Bytes> expected_bytes(const Workload& work, const Choices& choices,
+                                     const std::vector<Chunk>& chunks) {
+  const Bytes micro = work.micro_batches;
+  Bytes streamed = 0, host_gradients = 0, host_weights = 0;
+  for (const Chunk& chunk : chunks) {
+    if (chunk.site == Site::stream) streamed += work.state_bytes(chunk.count);
+    if (chunk.site != Site::host) continue;
+    host_gradients += chunk.count * work.gradient_bytes * micro;
+    host_weights += chunk.count * work.weight_bytes;
+  }
+  const Bytes inputs = choices.host_inputs * work.input * micro;
+  Bytes sums_of_squares = 0;
+  for (const Block& block : work.blocks) {
+    for (const TensorRange& tensor : block.tensors) {
+      sums_of_squares += (tensor.count + work.norm_block - 1) / work.norm_block;
+    }
+  }
+  return {{Lane::up, streamed + host_weights + inputs},
+          {Lane::down, streamed + host_gradients + inputs},
+          {Lane::compute, work.batch * micro + 8 * (micro + sums_of_squares) + 8}};
+}
+
+TEST(TrainingProgram, MovesWhatTheFormulasSay) {
+  for_random_programs([](std::uint64_t, const Workload& work, const Choices& choices) {
+    const Program program = build_training(work, choices, kRoomy);
+    std::map<Lane, Bytes> moved;
+    for (const Task& task : program.tasks) moved[task.lane] += task.moved;
+    for (const auto& [lane, bytes] : expected_bytes(work, choices, program.chunks)) {
+      EXPECT_EQ(moved[lane], bytes) << name_of(lane);
+    }
+  });
+}
+
+TEST(TrainingProgram, RunsEveryBlockAndChunkAsOftenAsItShould) {
+  for_random_programs([](std::uint64_t, const Workload& work, const Choices& choices) {
+    const Program program = build_training(work, choices, kRoomy);
+    std::map<Op, std::int64_t> count;
+    for (const Task& task : program.tasks) ++count[task.op];
+    std::map<Site, std::int64_t> chunks;
+    for (const Chunk& chunk : program.chunks) ++chunks[chunk.site];
+    const auto layers = static_cast<std::int64_t>(work.blocks.size()) - 2;
+    const std::int64_t micro = work.micro_batches;
+    EXPECT_EQ(count[Op::load_batch], micro);
+    EXPECT_EQ(count[Op::embed], micro);
+    EXPECT_EQ(count[Op::head], micro);
+    EXPECT_EQ(count[Op::embed_backward], micro);
+    EXPECT_EQ(count[Op::forward], layers * micro);
+    EXPECT_EQ(count[Op::backward], layers * micro);
+    EXPECT_EQ(count[Op::recompute], choices.recompute_blocks * micro);
+    EXPECT_EQ(count[Op::send_input], choices.host_inputs * micro);
+    EXPECT_EQ(count[Op::fetch_input], choices.host_inputs * micro);
+    EXPECT_EQ(count[Op::fetch_state], chunks[Site::stream]);
+    EXPECT_EQ(count[Op::send_state], chunks[Site::stream]);
+    EXPECT_EQ(count[Op::update], chunks[Site::stream] + chunks[Site::resident]);
+    EXPECT_EQ(count[Op::send_gradient], chunks[Site::host] * micro);
+    EXPECT_EQ(count[Op::host_finish_gradient], micro > 1 ? chunks[Site::host] : 0);
+    EXPECT_EQ(count[Op::host_update], chunks[Site::host]);
+    EXPECT_EQ(count[Op::send_weight], chunks[Site::host]);
+    EXPECT_EQ(count[Op::norm], 1);
+  });
+}
+
+TEST(Tide, BringsAllStatesInBeforeTheNormWhenThereIsRoom) {
+  for_random_programs([](std::uint64_t, const Workload& work, const Choices& choices) {
+    const Program program = build_training(work, choices, kRoomy);
+    std::size_t norm = 0;
+    while (program.tasks[norm].op != Op::norm) ++norm;
+    for (std::size_t t = norm; t < program.tasks.size(); ++t) {
+      EXPECT_NE(program.tasks[t].op, Op::fetch_state) << name_task(program, static_cast<TaskId>(t));
+    }
+  });
+}
+
+TEST(Tide, StaysWithinTheBudgetWhenTheBarestOrderDoes) {
+  for_random_programs([](std::uint64_t seed, const Workload& work, const Choices& choices) {
+    const Bytes barest = peak_alive(build_training(work, choices, 0), Tier::device);
+    for (const Bytes budget : budgets(seed, work, choices)) {
+      if (budget < barest) continue;
+      const Bytes peak = peak_alive(build_training(work, choices, budget), Tier::device);
+      EXPECT_LE(peak, budget) << "the barest order needs " << barest;
+    }
+  });
+}
+
+TEST(Tide, ComesNoLaterWithMoreRoom) {
+  for_random_programs([](std::uint64_t seed, const Workload& work, const Choices& choices) {
+    const auto positions = [&](Bytes budget) {
+      // How many other tasks are issued before each fetch, by chunk.
+      std::map<int, int> before;
+      int others = 0;
+      for (const Task& task : build_training(work, choices, budget).tasks) {
+        if (task.op == Op::fetch_state) {
+          before[task.chunk] = others;
+        } else {
+          ++others;
+        }
+      }
+      return before;
+    };
+    const auto all = budgets(seed, work, choices);
+    const auto latest = positions(all.front());
+    const auto earliest = positions(all.back());
+    for (const Bytes budget : all) {
+      for (const auto& [chunk, at] : positions(budget)) {
+        EXPECT_LE(at, latest.at(chunk)) << "chunk " << chunk << ", budget " << budget;
+        EXPECT_GE(at, earliest.at(chunk)) << "chunk " << chunk << ", budget " << budget;
+      }
+    }
+  });
+}
+
+TEST(GenerationProgram, IsFreeOfRacesAndOverlaps) {
+  for (const std::size_t layers : {1, 2, 7}) {
+    GenerationWork work;
+    work.names.assign(layers + 2, "block");
+    work.parameters.assign(layers + 2, 1000);
+    work.weight_bytes = 2;
+    work.cache = 5000;
+    work.input = 700;
+    work.work = 3000;
+    work.scratch = 100;
+    work.tables = 100;
+    work.tokens = 64;
+    work.logits = 400;
+    EXPECT_EQ(check_all(build_generation(work)), "") << layers << " layers";
+  }
+}
+
+// The checker itself must see what it is there to see.
+TEST(ProgramCheck, SeesRacesThatMissingWaitsMake) {
+  const Workload work = random_workload(3);
+  Choices choices{.offload_fraction = 1, .host_fraction = 0.4, .chunk_parameters = 500};
+  Program program = build_training(work, choices, kRoomy);
+  const Layout layout = lay_out(program);
+  add_waits(program, layout);
+  ASSERT_EQ(check_races(program, layout), "");
+  int needed = 0, all = 0;
+  for (Task& task : program.tasks) {
+    for (std::size_t w = 0; w < task.waits.size(); ++w) {
+      const std::vector<Wait> kept = task.waits;
+      task.waits.erase(task.waits.begin() + static_cast<std::ptrdiff_t>(w));
+      ++all;
+      needed += check_races(program, layout).empty() ? 0 : 1;
+      task.waits = kept;
+    }
+  }
+  // Some waits are implied by others; most are not.
+  EXPECT_GT(needed, all / 4) << all << " waits";
+}
+
+}  // namespace
+}  // namespace ebb::plan

@@ -1,0 +1,101 @@
+// Random workloads and choices for property tests of programs. Everything follows from a seed.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/rng.h"
+#include "plan/choices.h"
+#include "plan/explain.h"
+#include "plan/workload.h"
+
+namespace ebb::plan {
+
+// Draws one number after the other.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : rng_(seed, 0x64696365) {}
+  std::int64_t between(std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(
+                     rng_.below(next_++, static_cast<std::uint64_t>(high - low + 1)));
+  }
+  double share() { return rng_.uniform(next_++); }
+  bool chance(double p) { return share() < p; }
+  template <class T>
+  T pick(std::initializer_list<T> from) {
+    return *(from.begin() + between(0, static_cast<std::int64_t>(from.size()) - 1));
+  }
+
+ private:
+  CounterRng rng_;
+  std::uint64_t next_ = 0;
+};
+
+inline Block random_block(Dice& dice, std::string name, std::int64_t largest) {
+  Block block{.name = std::move(name)};
+  const std::int64_t tensors = dice.between(1, 5);
+  for (std::int64_t t = 0; t < tensors; ++t) {
+    const std::int64_t count = dice.chance(0.3) ? dice.between(1, 40) : dice.between(1, largest);
+    block.tensors.push_back({block.parameters, count});
+    block.parameters = (block.parameters + count + 15) / 16 * 16;
+  }
+  const auto cost = [&] { return Cost{dice.share() * 1e9, dice.share() * 1e7}; };
+  block.forward = cost();
+  block.recompute = cost();
+  block.backward = cost();
+  const auto some = [&](Bytes most) { return dice.chance(0.15) ? 0 : dice.between(1, most); };
+  block.saved = some(60'000);
+  block.forward_work = some(20'000);
+  block.recompute_work = some(20'000);
+  block.backward_work = some(40'000);
+  return block;
+}
+
+inline Workload random_workload(std::uint64_t seed) {
+  Dice dice(seed);
+  Workload work;
+  const std::int64_t layers = dice.between(1, 6);
+  work.blocks.push_back(random_block(dice, "embedding", 3000));
+  for (std::int64_t l = 0; l < layers; ++l) {
+    work.blocks.push_back(random_block(dice, fmt::format("block {}", l), 2500));
+  }
+  work.blocks.push_back(random_block(dice, "head", 3000));
+  work.micro_batches = dice.pick<std::int64_t>({1, 2, 3, 5});
+  work.tokens = dice.between(1, 500);
+  work.batch = 8 * work.tokens;
+  work.input = dice.between(1, 30'000);
+  work.tied_sum = dice.chance(0.5) ? 4 * work.blocks[0].parameters : 0;
+  work.scratch = dice.chance(0.3) ? 0 : dice.between(1, 10'000);
+  work.tables = dice.between(1, 2'000);
+  const bool wide = dice.chance(0.3);
+  work.weight_bytes = wide ? 4 : 2;
+  work.gradient_bytes = wide || dice.chance(0.3) ? 4 : 2;
+  work.state_planes = wide ? std::vector<Bytes>{4, 4} : std::vector<Bytes>{2, 4, 4};
+  work.norm_block = dice.pick<std::int64_t>({16, 64, 256, 4096});
+  work.host_extra = dice.between(0, 100'000);
+  return work;
+}
+
+inline Choices random_choices(std::uint64_t seed, const Workload& work) {
+  Dice dice(seed ^ 0xc401ce5);
+  const auto layers = static_cast<std::int64_t>(work.blocks.size()) - 2;
+  Choices choices;
+  choices.offload_fraction = dice.pick({0.0, 1.0, 1.0, dice.share(), dice.share()});
+  choices.host_fraction =
+      choices.offload_fraction * dice.pick({0.0, 0.0, 1.0, dice.share(), dice.share()});
+  choices.chunk_parameters = dice.pick<std::int64_t>({1, 64, 500, 2000, 1 << 30});
+  choices.recompute_blocks = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
+  choices.host_inputs = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
+  return choices;
+}
+
+inline std::string describe(std::uint64_t seed, const Workload& work, const Choices& choices) {
+  return fmt::format("seed {}: {} blocks, {} micro-batches, tied sum {}, {} (host fraction {})",
+                     seed, work.blocks.size(), work.micro_batches, work.tied_sum, flags_of(choices),
+                     choices.host_fraction);
+}
+
+}  // namespace ebb::plan

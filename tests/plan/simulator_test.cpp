@@ -1,0 +1,110 @@
+// The simulator on programs whose times can be found with pencil and paper.
+#include "plan/simulator.h"
+
+#include <gtest/gtest.h>
+
+namespace ebb::plan {
+namespace {
+
+// One byte a second over the link, one operation a second on the device, tasks start for free.
+Profile slow_machine() {
+  return {.name = "paper",
+          .matmul_flops = 1,
+          .device_bytes_per_second = 1,
+          .up_bytes_per_second = 1,
+          .down_bytes_per_second = 1,
+          .host_bytes_per_second = 1,
+          .task_seconds = 0};
+}
+
+Task seconds_on(Lane lane, double seconds, std::vector<Wait> waits = {}) {
+  Task task{.lane = lane, .waits = std::move(waits)};
+  if (lane == Lane::compute) {
+    task.cost.flops = seconds;
+  } else {
+    task.moved = static_cast<Bytes>(seconds);
+  }
+  return task;
+}
+
+Simulation run(std::vector<Task> tasks) {
+  Program program;
+  program.tasks = std::move(tasks);
+  return simulate(program, slow_machine());
+}
+
+double of(const std::array<double, kLanes.size()>& lanes, Lane lane) {
+  return lanes[static_cast<std::size_t>(lane)];
+}
+
+TEST(Simulator, AddsUpALane) {
+  const Simulation s = run({seconds_on(Lane::compute, 3), seconds_on(Lane::compute, 4)});
+  EXPECT_DOUBLE_EQ(s.step_seconds, 7);
+  EXPECT_DOUBLE_EQ(of(s.busy_seconds, Lane::compute), 7);
+  EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::compute), 0);
+}
+
+TEST(Simulator, HidesWhatRunsBeside) {
+  // The copy of 4 s runs beside the first 5 s of computing.
+  const Simulation s = run({seconds_on(Lane::up, 4), seconds_on(Lane::compute, 5),
+                            seconds_on(Lane::compute, 2, {{0, false}})});
+  EXPECT_DOUBLE_EQ(s.step_seconds, 7);
+  EXPECT_DOUBLE_EQ(of(s.busy_seconds, Lane::up), 4);
+  EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::up), 0);
+}
+
+TEST(Simulator, ExposesWhatDoesNotFitBeside) {
+  // The copy starts when the step before has freed its memory, so 9 - 5 s of it show.
+  const Simulation s = run({seconds_on(Lane::up, 9, {{2, true}}), seconds_on(Lane::compute, 5),
+                            seconds_on(Lane::compute, 2, {{0, false}})});
+  EXPECT_DOUBLE_EQ(s.step_seconds, 11);
+  EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::up), 4);
+  EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::down), 0);
+}
+
+TEST(Simulator, IsBoundByALaneThatIsAlwaysBusy) {
+  // Nothing holds the copy lane back, and still a step cannot be faster than it.
+  const Simulation s = run({seconds_on(Lane::up, 9), seconds_on(Lane::compute, 2, {{0, false}})});
+  EXPECT_DOUBLE_EQ(s.step_seconds, 9);
+  EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::up), 7);
+}
+
+TEST(Simulator, CarriesTheTideIntoTheNextStep) {
+  // Out goes what the next step's second task needs the room of: 6 s out beside 4 s of computing.
+  const Simulation s = run({seconds_on(Lane::compute, 4), seconds_on(Lane::compute, 3, {{2, true}}),
+                            seconds_on(Lane::down, 6, {{1, false}})});
+  EXPECT_DOUBLE_EQ(s.step_seconds, 9);
+  EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::down), 2);
+}
+
+TEST(Simulator, BlamesTheLaneThatEndedLast) {
+  const Simulation s =
+      run({seconds_on(Lane::up, 3, {{3, true}}), seconds_on(Lane::down, 5, {{3, true}}),
+           seconds_on(Lane::host, 2, {{1, false}}),
+           seconds_on(Lane::compute, 1, {{0, false}, {1, false}, {2, false}})});
+  EXPECT_DOUBLE_EQ(s.step_seconds, 8);
+  EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::host), 7);
+  EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::up), 0);
+  EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::down), 0);
+}
+
+TEST(Simulator, CountsWhatATaskIsMadeOf) {
+  Profile profile{.name = "paper",
+                  .matmul_flops = 2,
+                  .device_bytes_per_second = 4,
+                  .up_bytes_per_second = 5,
+                  .down_bytes_per_second = 10,
+                  .host_bytes_per_second = 20,
+                  .task_seconds = 100};
+  Task task{.lane = Lane::compute, .cost = {.flops = 6, .bytes = 8}, .moved = 20};
+  EXPECT_DOUBLE_EQ(predicted_seconds(task, profile), 100 + 3 + 2 + 4);
+  task.lane = Lane::up;
+  EXPECT_DOUBLE_EQ(predicted_seconds(task, profile), 100 + 4);
+  task.lane = Lane::down;
+  EXPECT_DOUBLE_EQ(predicted_seconds(task, profile), 100 + 2);
+  task.lane = Lane::host;
+  EXPECT_DOUBLE_EQ(predicted_seconds(task, profile), 100 + 1);
+}
+
+}  // namespace
+}  // namespace ebb::plan
