@@ -44,7 +44,7 @@ struct MatmulOptions {
   bool transpose_a = false;      // a is stored k x m
   bool transpose_b = false;      // b is stored n x k
   const void* bias = nullptr;    // n elements of c's type, added to every row
-  const void* addend = nullptr;  // c's shape, stride and type; may be c itself (accumulation)
+  const void* addend = nullptr;  // c's shape, stride and type; may be c itself
 };
 
 // Causal attention of `queries` new positions over `keys` positions that end at the same place:
@@ -65,7 +65,8 @@ class ModelOps {
  public:
   virtual ~ModelOps() = default;
 
-  // c = op(a) op(b) (+ bias) (+ addend). a and b have one type; c has it too, or is f32.
+  // c = op(a) op(b) (+ bias) (+ addend). a and b have one type; c has it too, or is f32. A
+  // library's product may be rounded to c's type before the addend comes in.
   virtual void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) = 0;
   void matmul(View c, ConstView a, ConstView b) { matmul(c, a, b, MatmulOptions{}); }
 

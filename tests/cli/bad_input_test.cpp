@@ -109,7 +109,7 @@ TEST_F(BadInput, UnknownAndMissingFlags) {
   expect_refused({"plan"}, {"--model", "required", "ebb plan --help"});
   expect_refused({"generate"}, {"--model", "required"});
   expect_refused({"inspect"}, {"path", "required"});
-  expect_refused({"sail"}, {"'sail' is not a verb", "train, plan, generate and inspect"});
+  expect_refused({"sail"}, {"'sail' is not a verb", "train, plan, generate, inspect and probe"});
   expect_refused({}, {"ebb --help"});
 }
 

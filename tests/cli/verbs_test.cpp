@@ -97,7 +97,7 @@ TEST_F(VerbsTest, PlanPrintsFlagsThatReproduceIt) {
   // From plenty to hardly enough.
   int different = 0;
   std::string before;
-  for (const char* limit : {"1GiB", "8MiB", "5MiB", "3500KiB"}) {
+  for (const char* limit : {"1GiB", "10MiB", "7MiB", "5600KiB"}) {
     SCOPED_TRACE(limit);
     const Arguments limits = {"--device-memory", limit};
     const Finished plan = run_ebb(Arguments{"plan", "--model", "preset:tiny"} + batch(3) + limits);

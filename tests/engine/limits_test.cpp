@@ -20,10 +20,12 @@ Sweep sweep(TrainingSettings settings, Bytes resident_peak) {
   Sweep result;
   bool ran_before = false;
   std::string digest;
-  const Bytes libraries = Runtime(test_device(), 2).model_ops().library_bytes();
+  // What libraries take and want as workspace is the same under every limit.
+  Runtime runtime(test_device(), 2);
+  const plan::Workload work = plan_training(runtime, settings).workload;
+  const Bytes fixed = work.device_extra + work.scratch;
   for (int percent = 4; percent <= 112; percent += 4) {
-    // What libraries take is the same under every limit.
-    settings.limits.device = libraries + (resident_peak - libraries) * percent / 100;
+    settings.limits.device = fixed + (resident_peak - fixed) * percent / 100;
     try {
       const Outcome outcome = train_small(settings, 2, 2);
       ++result.ran;

@@ -59,7 +59,7 @@ TEST(Config, ReadsAQwenFile) {
                         .intermediate = 64,
                         .vocabulary = 112,
                         .max_positions = 64,
-                        .rope_theta = 1e6,
+                        .rope_theta = 100,
                         .norm_epsilon = 1e-6,
                         .initializer_range = 0.02,
                         .qkv_bias = true,

@@ -101,7 +101,7 @@ std::vector<float> values(const Initializer& initializer, const Parameter& param
 TEST(Initializer, DependsOnSeedNameAndIndexAlone) {
   const Config config = preset("tiny");
   const Initializer initializer(config, 5);
-  const Parameter& matrix = parameters_of(config).all[1];
+  const Parameter matrix = parameters_of(config).all[1];
   const auto whole = values(initializer, matrix, 0, matrix.count());
   for (const std::int64_t first : {0, 1, 100, 4095}) {
     const auto part = values(initializer, matrix, first, 77);
