@@ -54,7 +54,7 @@ struct TrainOptions {
   std::string device = "auto";     // cpu, cuda; auto: a GPU where there is one
   int threads = 0;                 // 0: as many as the machine lets us use
   std::int64_t save_every = 0;     // steps; 0: at the end only
-  int keep = 2;                    // checkpoints
+  int keep = 2;                    // checkpoints; 0: nothing is saved
   bool resume = false;
 };
 

@@ -51,7 +51,7 @@ void add_train(CLI::App& app, Action& action) {
                    "Steps between checkpoints; 0: at the end only")
       ->capture_default_str()
       ->group("Run");
-  verb->add_option("--keep", options->keep, "Checkpoints to keep")
+  verb->add_option("--keep", options->keep, "Checkpoints to keep; 0: save nothing")
       ->capture_default_str()
       ->group("Run");
   verb->add_flag(

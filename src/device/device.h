@@ -53,6 +53,8 @@ class Stream {
   virtual void copy(void* to, const void* from, Bytes bytes) = 0;
   // Inside work only. Sets every byte of a range that is in a buffer of this device.
   virtual void fill(void* to, std::uint8_t value, Bytes bytes) = 0;
+  // Inside work only. What comes after it starts so much later; for tests of ordering.
+  virtual void pause(std::int64_t microseconds) = 0;
   // Outside of work: a copy behind all that was submitted, done on return, from and to any memory.
   virtual void copy_now(void* to, const void* from, Bytes bytes) = 0;
 

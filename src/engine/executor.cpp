@@ -1,7 +1,6 @@
 #include "engine/executor.h"
 
 #include <chrono>
-#include <thread>
 
 #include <fmt/format.h>
 
@@ -104,7 +103,7 @@ void Executor::run(TaskId id, std::int64_t step) {
   const plan::Task& task = program_.tasks[engine::at(id)];
   const auto lane = static_cast<std::size_t>(task.lane);
   try {
-    if (disturbance_.slow_lanes_seed != 0) pause(id, step);
+    if (disturbance_.slow_lanes_seed != 0) pause(id, step, *lanes_[lane]);
     if (disturbance_.poison) {
       for (const plan::Use& use : task.uses) {
         const plan::Object& object = program_.objects[engine::at(use.object)];
@@ -206,12 +205,11 @@ void Executor::poison(ObjectId id, device::Stream& stream) {
   stream.fill(data, 0xff, object.bytes);
 }
 
-void Executor::pause(TaskId id, std::int64_t step) const {
+void Executor::pause(TaskId id, std::int64_t step, device::Stream& stream) const {
   const CounterRng rng(disturbance_.slow_lanes_seed, static_cast<std::uint64_t>(step));
   const double u = rng.uniform(static_cast<std::uint64_t>(id));
   // Most tasks start at once, a few are late by up to a millisecond.
-  if (u > 0.9)
-    std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int>((u - 0.9) * 1e4)));
+  if (u > 0.9) stream.pause(static_cast<std::int64_t>((u - 0.9) * 1e4));
 }
 
 }  // namespace ebb::engine

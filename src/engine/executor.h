@@ -104,7 +104,7 @@ class Executor {
   void rethrow_failure();
   void find_poisonable();
   void poison(plan::ObjectId object, device::Stream& stream);
-  void pause(plan::TaskId id, std::int64_t step) const;
+  void pause(plan::TaskId id, std::int64_t step, device::Stream& stream) const;
 
   const plan::Program& program_;
   const plan::Layout& layout_;

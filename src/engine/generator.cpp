@@ -129,7 +129,7 @@ void Generator::load(io::FileSystem& files, const ModelSource& source) {
     executor_.copy_now(block + (parameter.first + first) * element, from, count * element);
   };
   if (source.folder.empty()) {
-    initialize_weights(source.config, parameters_, 0, sink);
+    initialize_weights(runtime_.pool(), source.config, parameters_, 0, sink);
   } else {
     load_weights(files, source, parameters_, sink);
   }

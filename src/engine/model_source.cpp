@@ -144,8 +144,10 @@ void load_weights(io::FileSystem& files, const ModelSource& source,
   }
 }
 
-void initialize_weights(const model::Config& config, const model::Parameters& parameters,
-                        std::uint64_t seed, const WeightSink& sink) {
+void initialize_weights(ThreadPool& pool, const model::Config& config,
+                        const model::Parameters& parameters, std::uint64_t seed,
+                        const WeightSink& sink) {
+  constexpr std::int64_t grain = 2048;
   const model::Initializer initializer(config, seed);
   std::vector<float> values;
   for (int p = 0; p < static_cast<int>(parameters.all.size()); ++p) {
@@ -153,7 +155,10 @@ void initialize_weights(const model::Config& config, const model::Parameters& pa
     for (std::int64_t first = 0; first < parameter.count(); first += ParameterStore::kPiece) {
       const std::int64_t n = std::min(ParameterStore::kPiece, parameter.count() - first);
       values.resize(static_cast<std::size_t>(n));
-      initializer.fill(parameter, first, n, values.data());
+      pool.parallel_for((n + grain - 1) / grain, [&](std::int64_t job, int) {
+        const std::int64_t from = job * grain;
+        initializer.fill(parameter, first + from, std::min(grain, n - from), values.data() + from);
+      });
       sink(p, first, values);
     }
   }

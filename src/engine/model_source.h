@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/dtype.h"
+#include "base/thread_pool.h"
 #include "io/file_system.h"
 #include "model/config.h"
 #include "model/parameters.h"
@@ -37,8 +38,10 @@ using WeightSink =
 void load_weights(io::FileSystem& files, const ModelSource& source,
                   const model::Parameters& parameters, const WeightSink& sink);
 
-// Random ones for a preset.
-void initialize_weights(const model::Config& config, const model::Parameters& parameters,
-                        std::uint64_t seed, const WeightSink& sink);
+// Random ones for a preset, made by the pool: a value depends on its parameter's name and index
+// alone.
+void initialize_weights(ThreadPool& pool, const model::Config& config,
+                        const model::Parameters& parameters, std::uint64_t seed,
+                        const WeightSink& sink);
 
 }  // namespace ebb::engine

@@ -18,6 +18,7 @@ class Runtime {
   Runtime(const std::string& device_kind, int threads);
 
   device::Device& device() { return *device_; }
+  ThreadPool& pool() { return pool_; }
   int threads() const { return pool_.slots(); }
   kernels::ModelOps& model_ops() { return *backend_.model; }
   kernels::OptimizerOps& device_optimizer() { return *backend_.device_optimizer; }

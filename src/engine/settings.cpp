@@ -96,7 +96,7 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   require_positive(o.steps, "--steps");
   require(o.save_every >= 0, "--save-every", std::to_string(o.save_every),
           "0 (at the end) or more");
-  require_positive(o.keep, "--keep");
+  require(o.keep >= 0, "--keep", std::to_string(o.keep), "0 (save nothing) or more");
   require(o.state_format == "exact", "--state-format", "'" + o.state_format + "'", "exact");
   require(o.clip >= 0, "--clip", fmt::format("{}", o.clip), "0 (no clipping) or more");
 

@@ -107,7 +107,8 @@ class Session {
         run.host_ledger().reserve("batches", settings_.host_extra - kStagingBytes);
     fill_parameters(run, start);
     // What a crash left takes room that the next save may need.
-    if (options_.resume) checkpoint::keep_last(files_, options_.out, options_.keep);
+    if (options_.resume && options_.keep > 0)
+      checkpoint::keep_last(files_, options_.out, options_.keep);
     files_.make_directories(options_.out);
     StepLog log(std::filesystem::path(options_.out) / "log.jsonl", state_.step);
     saved_step_ = start ? state_.step : -1;
@@ -142,7 +143,8 @@ class Session {
       run.store().write_master(parameter, first, values);
     };
     if (source_.folder.empty()) {
-      initialize_weights(source_.config, run.store().parameters(), options_.seed, sink);
+      initialize_weights(runtime_.pool(), source_.config, run.store().parameters(), options_.seed,
+                         sink);
     } else {
       load_weights(files_, source_, run.store().parameters(), sink);
     }
@@ -203,7 +205,7 @@ class Session {
   }
 
   void save(TrainingRun& run) {
-    if (state_.step == saved_step_) return;
+    if (state_.step == saved_step_ || options_.keep == 0) return;
     checkpoint_ =
         save_checkpoint(files_, options_.out, run.store(), source_.config, state_, options_.keep)
             .string();

@@ -81,6 +81,10 @@ void CpuStream::fill(void* to, std::uint8_t value, Bytes bytes) {
   std::memset(to, value, static_cast<std::size_t>(bytes));
 }
 
+void CpuStream::pause(std::int64_t microseconds) {
+  std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+}
+
 void CpuStream::copy_now(void* to, const void* from, Bytes bytes) {
   submit([=, this] { copy(to, from, bytes); });
   synchronize();

@@ -45,6 +45,7 @@ class CpuStream final : public Stream {
   void synchronize() override;
   void copy(void* to, const void* from, Bytes bytes) override;
   void fill(void* to, std::uint8_t value, Bytes bytes) override;
+  void pause(std::int64_t microseconds) override;
   void copy_now(void* to, const void* from, Bytes bytes) override;
   double busy_seconds() override;
 

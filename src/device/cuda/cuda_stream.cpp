@@ -6,6 +6,7 @@
 
 #include "device/cuda/check.h"
 #include "device/cuda/cuda_event.h"
+#include "device/cuda/pause.h"
 #include "ebb/error.h"
 
 namespace ebb::device {
@@ -74,6 +75,8 @@ void CudaStream::copy(void* to, const void* from, Bytes bytes) {
     bytes -= part;
   }
 }
+
+void CudaStream::pause(std::int64_t microseconds) { launch_pause(microseconds, handle()); }
 
 void CudaStream::fill(void* to, std::uint8_t value, Bytes bytes) {
   if (bytes == 0) return;
