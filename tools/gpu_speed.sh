@@ -2,7 +2,7 @@
 # usage: gpu_speed.sh MODEL [train flag...]
 # Speed of training a preset on the GPU with everything on the device and with every state off it, one
 # line each: tokens/s, the share of resident, device peak, and the busy time of each lane a step.
-# EBB is the command (default: build/release/ebb).
+# EBB is the command (default: build/release/ebb); WAYS may name some of resident, stream, host, mix.
 set -euo pipefail
 ebb=${EBB:-build/release/ebb}
 model=$1
@@ -21,6 +21,7 @@ resident=0
 for way in "resident --states resident" "stream --states stream" "host --states host" \
            "mix --states stream --host-fraction 0.3"; do
   name=${way%% *}
+  [[ " ${WAYS:-resident stream host mix} " == *" $name "* ]] || continue
   # shellcheck disable=SC2086
   $ebb train --model "$model" --data "$folder/text" --out "$folder/$name" --sequence 2048 --micro-batch 8 \
     --accumulate 2 --steps 8 --schedule constant --recompute none --activations device --device cuda --keep 0 \
@@ -30,7 +31,7 @@ for way in "resident --states resident" "stream --states stream" "host --states 
   speed=$(awk -v s="$(number "$name" step_seconds_median)" 'BEGIN {printf "%.0f", 32768 / s}')
   [[ $name == resident ]] && resident=$speed
   printf '%-34s%10s%8s%10s%9.3f%9.3f%9.3f%9.3f  %.8s\n' "  $name" "$speed" \
-    "$(awk -v a="$speed" -v b="$resident" 'BEGIN {printf "%.2f", b > 0 ? a / b : 0}')" \
+    "$(awk -v a="$speed" -v b="$resident" 'BEGIN {printf "%.2f", (b > 0) ? a / b : 0}')" \
     "$(peak "$name" | awk '{printf "%.1fGiB", $1 / 2^30}')" \
     "$(lane "$name" compute)" "$(lane "$name" up)" "$(lane "$name" down)" "$(lane "$name" host)" \
     "$(sed -n 's/.*"weights_digest": "\([0-9a-f]*\)".*/\1/p' "$folder/$name.json")"

@@ -54,8 +54,8 @@ class CudaModelOps : public testing::Test {
 double allowed(const OpCase& c, DType type, double expected) {
   const double rounding = type == DType::f32 ? 1e-5 : 0x1p-7;
   // cuBLASLt may round a product before it adds to it; neither term is larger than some units.
-  const bool added =
-      c.name.find("accumulate") != std::string::npos || c.name.find("addend") != std::string::npos;
+  const auto has = [&](const char* word) { return c.name.find(word) != std::string::npos; };
+  const bool added = has("accumulate") || has("addend") || has("bias");
   const double before = added && type == DType::bf16 ? 0x1p-8 * 4 : 0;
   return c.tolerance + before + (c.tolerance == 0 ? 0 : rounding * std::abs(expected));
 }
