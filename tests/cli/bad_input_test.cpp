@@ -81,14 +81,14 @@ TEST_F(BadInput, Flags) {
 
 TEST_F(BadInput, Numbers) {
   for (const char* flag :
-       {"--steps", "--sequence", "--micro-batch", "--accumulate", "--chunk-parameters", "--keep"}) {
+       {"--steps", "--sequence", "--micro-batch", "--accumulate", "--chunk-parameters"}) {
     for (const char* value : {"0", "-3"}) {
       expect_flag_refused({flag, value},
                           {fmt::format("{} {}", flag, value), "a whole number from 1 to"});
     }
   }
-  for (const char* flag : {"--threads", "--save-every", "--clip", "--warmup", "--learning-rate",
-                           "--weight-decay", "--beta1", "--final-share"}) {
+  for (const char* flag : {"--threads", "--save-every", "--keep", "--clip", "--warmup",
+                           "--learning-rate", "--weight-decay", "--beta1", "--final-share"}) {
     expect_flag_refused({flag, "-1"}, {fmt::format("{} -1", flag), "expected"});
   }
   expect_flag_refused({"--seed", "-1"}, {"--seed: -1", "0 or more"});

@@ -93,6 +93,15 @@ TEST_F(VerbsTest, SummaryHasEverything) {
   EXPECT_THAT(summary["plan"].get<std::string>(), HasSubstr("--states stream"));
 }
 
+TEST_F(VerbsTest, KeepingNothingSavesNothing) {
+  const std::string run = at("unsaved");
+  const Finished trained = run_ebb(train(run, 2) + Arguments{"--save-every", "1", "--keep", "0"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  for (const auto& entry : std::filesystem::directory_iterator(run)) {
+    EXPECT_EQ(entry.path().filename(), "log.jsonl");
+  }
+}
+
 TEST_F(VerbsTest, PlanPrintsFlagsThatReproduceIt) {
   // From plenty to hardly enough.
   int different = 0;
