@@ -11,6 +11,7 @@
 #include <map>
 #include <vector>
 
+#include "base/machine.h"
 #include "base/thread_pool.h"
 #include "kernels/cpu/optimizer_ops.h"
 

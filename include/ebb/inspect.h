@@ -5,7 +5,12 @@
 
 namespace ebb {
 
+struct Inspection {
+  std::string text;
+  bool sound = true;  // no checksum of a checkpoint was wrong
+};
+
 // `path`: a model's folder, a run's folder, a checkpoint, a safetensors file, or preset:NAME.
-std::string inspect(const std::string& path);
+Inspection inspect(const std::string& path);
 
 }  // namespace ebb

@@ -1,11 +1,16 @@
 // The JSON library, under the project's name.
 #pragma once
 
+#include <string_view>
+
 #include <nlohmann/json.hpp>
 
 namespace ebb {
 
 // Keys keep their order, so that files read as they were written.
 using Json = nlohmann::ordered_json;
+
+// Text from outside: bounded in depth. Throws FormatError that names `where`.
+Json parse_json(std::string_view text, std::string_view where);
 
 }  // namespace ebb

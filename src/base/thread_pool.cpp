@@ -1,38 +1,15 @@
 #include "base/thread_pool.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <cstdlib>
 #include <exception>
-#include <fstream>
-#include <string>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
 
 namespace ebb {
-namespace {
-
-// cgroup v2's "max 100000" or "150000 100000"; no file or no quota means no bound.
-int quota_cpus() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
-  return std::max(1, static_cast<int>(std::ceil(std::strtod(quota.c_str(), nullptr) / period)));
-}
-
-}  // namespace
-
-int usable_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int by_mask = sched_getaffinity(0, sizeof set, &set) == 0
-                          ? CPU_COUNT(&set)
-                          : static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, std::min(by_mask, quota_cpus()));
-}
-
 struct ThreadPool::Job {
   Job(std::int64_t total, FunctionRef<void(std::int64_t, int)> function)
       : body(function), count(total) {}
@@ -59,10 +36,20 @@ struct ThreadPool::Job {
 };
 
 ThreadPool::ThreadPool(int threads) {
-  for (int slot = 1; slot < threads; ++slot) workers_.emplace_back([this, slot] { work(slot); });
+  try {
+    for (int slot = 1; slot < threads; ++slot) workers_.emplace_back([this, slot] { work(slot); });
+  } catch (const std::system_error& error) {
+    const std::size_t started = workers_.size();
+    stop();
+    throw DeviceError(
+        fmt::format("only {} of {} threads could be started ({}); fewer --threads would do",
+                    started + 1, threads, error.what()));
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -13,9 +13,6 @@
 
 namespace ebb {
 
-// The CPUs this process may use: its affinity mask, cut down to the container's CPU quota.
-int usable_cpus();
-
 class ThreadPool {
  public:
   // `threads` counts the caller: ThreadPool(1) starts no thread at all.
@@ -34,6 +31,7 @@ class ThreadPool {
 
  private:
   struct Job;
+  void stop();
   void work(int slot);
   Job* claim_open_job();
 

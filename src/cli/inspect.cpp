@@ -14,8 +14,9 @@ void add_inspect(CLI::App& app, Action& action) {
       ->required();
   verb->callback([path, &action] {
     action = [path] {
-      fmt::print("{}", inspect(*path));
-      return 0;
+      const Inspection found = inspect(*path);
+      fmt::print("{}", found.text);
+      return found.sound ? 0 : 1;
     };
   });
 }

@@ -65,6 +65,7 @@ void add_train(CLI::App& app, Action& action) {
       SummaryFile file(*summary);
       Progress progress;
       Progress::catch_interrupts();
+      options->summarize = !summary->empty();
       const TrainSummary result = train(*options, progress);
       file.write(result.json);
       return result.stopped ? kInterrupted : 0;

@@ -133,9 +133,8 @@ TrainingState read_training_state(io::FileSystem& files, const std::filesystem::
     throw FormatError(fmt::format(
         "{}: this file is missing, so there is no training state to go on from", path.string()));
   }
-  const Json json = Json::parse(io::read_text(files, path, 16 * kMiB), nullptr, false);
+  const Json json = parse_json(io::read_text(files, path, 16 * kMiB), path.string());
   try {
-    if (json.is_discarded()) throw FormatError("this is not JSON");
     if (json.at("version").get<int>() != kVersion) throw FormatError("unknown version");
     return {.step = json.at("step").get<std::int64_t>(),
             .data_position = json.at("data_position").get<std::int64_t>(),

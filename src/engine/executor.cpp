@@ -1,5 +1,6 @@
 #include "engine/executor.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
@@ -80,7 +81,7 @@ Executor::Executor(device::Device& device, const plan::Program& program, const p
 }
 
 Executor::~Executor() {
-  failed_ = true;  // whatever is still queued is skipped
+  failed_step_ = 0;  // whatever is still queued is skipped
 }
 
 void Executor::issue() {
@@ -99,7 +100,7 @@ void Executor::issue() {
 }
 
 void Executor::run(TaskId id, std::int64_t step) {
-  if (failed_) return;
+  if (step >= failed_step_) return;
   const plan::Task& task = program_.tasks[engine::at(id)];
   const auto lane = static_cast<std::size_t>(task.lane);
   try {
@@ -119,14 +120,14 @@ void Executor::run(TaskId id, std::int64_t step) {
       for (const ObjectId object : dead_after_[engine::at(id)]) poison(object, *lanes_[lane]);
     }
   } catch (...) {
-    fail(std::current_exception());
+    fail(std::current_exception(), step);
   }
 }
 
-void Executor::fail(std::exception_ptr failure) {
+void Executor::fail(std::exception_ptr failure, std::int64_t step) {
   std::lock_guard lock(failure_mutex_);
   if (!failure_) failure_ = std::move(failure);
-  failed_ = true;
+  failed_step_ = std::min(failed_step_.load(), step);
 }
 
 void Executor::rethrow_failure() {
@@ -138,9 +139,9 @@ void Executor::wait(TaskId task) {
   try {
     ended_[engine::at((step_ - 1) % 2)][engine::at(task)]->synchronize();
   } catch (...) {
-    fail(std::current_exception());
+    fail(std::current_exception(), step_ - 1);
   }
-  if (failed_) drain();
+  if (step_ > failed_step_) drain();
 }
 
 void Executor::drain() {
@@ -148,7 +149,7 @@ void Executor::drain() {
     try {
       lane->synchronize();
     } catch (...) {
-      fail(std::current_exception());
+      fail(std::current_exception(), step_ - 1);
     }
   }
   rethrow_failure();

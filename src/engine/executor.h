@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -100,7 +101,7 @@ class Executor {
     return tier == plan::Tier::device ? device_arena_ : host_arena_;
   }
   void run(plan::TaskId id, std::int64_t step);
-  void fail(std::exception_ptr failure);
+  void fail(std::exception_ptr failure, std::int64_t step);
   void rethrow_failure();
   void find_poisonable();
   void poison(plan::ObjectId object, device::Stream& stream);
@@ -117,7 +118,8 @@ class Executor {
 
   std::int64_t step_ = 0;
   LinkBytes link_;
-  std::atomic<bool> failed_{false};
+  // Tasks of this step and later ones are skipped; those of the step before still end.
+  std::atomic<std::int64_t> failed_step_{std::numeric_limits<std::int64_t>::max()};
   std::mutex failure_mutex_;
   std::exception_ptr failure_;  // the first
 

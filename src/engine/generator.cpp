@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "engine/rotary_table.h"
 #include "kernels/counting_ops.h"
 #include "kernels/split_master.h"
 
@@ -103,10 +104,7 @@ Generator::Generator(Runtime& runtime, io::FileSystem& files, const ModelSource&
   runtime.model_ops().bind_stream(executor_.lane(plan::Lane::compute));
   runtime.model_ops().bind_scratch(
       {executor_.address(program_.homes.scratch, work_.scratch), at(work_.scratch)});
-  std::vector<float> table(at(work_.tables / 4));
-  decoder_.fill_table(table.data(), positions);
-  executor_.copy_now(executor_.address(program_.homes.tables, work_.tables), table.data(),
-                     work_.tables);
+  fill_rotary_table(executor_, program_.homes.tables, decoder_, positions);
   load(files, source);
 }
 

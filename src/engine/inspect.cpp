@@ -43,7 +43,8 @@ std::string describe_tensors(io::FileSystem& files, const std::filesystem::path&
   return text;
 }
 
-std::string describe_checkpoint(io::FileSystem& files, const std::filesystem::path& folder) {
+std::string describe_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,
+                                bool& sound) {
   const checkpoint::Manifest manifest = checkpoint::read_manifest(files, folder);
   std::string text = fmt::format("Checkpoint of step {}: {}\n", manifest.step, folder.string());
   for (const checkpoint::ManifestFile& file : manifest.files) {
@@ -53,6 +54,7 @@ std::string describe_checkpoint(io::FileSystem& files, const std::filesystem::pa
     checkpoint::verify(files, folder);
     text += "  all checksums are right\n";
   } catch (const Error& error) {
+    sound = false;
     text += fmt::format("  BROKEN: {}\n", error.what());
   }
   if (files.exists(folder / "training.json")) {
@@ -66,11 +68,11 @@ std::string describe_checkpoint(io::FileSystem& files, const std::filesystem::pa
 
 }  // namespace
 
-std::string inspect(const std::string& path) {
+Inspection inspect(const std::string& path) {
   io::PosixFileSystem files;
-  if (path.starts_with("preset:")) return describe_model(engine::find_model(files, path));
+  if (path.starts_with("preset:")) return {describe_model(engine::find_model(files, path))};
   if (!files.exists(path)) throw IoError(fmt::format("{}: no such file or folder", path));
-  if (!files.is_directory(path)) return describe_tensors(files, path);
+  if (!files.is_directory(path)) return {describe_tensors(files, path)};
 
   std::filesystem::path folder = path;
   if (!files.exists(folder / "config.json")) {
@@ -80,11 +82,12 @@ std::string inspect(const std::string& path) {
     throw FormatError(fmt::format(
         "{}: there is neither a model (config.json) nor a checkpoint in this folder", path));
   }
-  std::string text;
-  if (files.exists(folder / "manifest.json")) text += describe_checkpoint(files, folder);
+  Inspection found;
+  if (files.exists(folder / "manifest.json"))
+    found.text += describe_checkpoint(files, folder, found.sound);
   const engine::ModelSource source = engine::find_model(files, folder.string());
-  text += describe_model(source);
-  return text + describe_tensors(files, source.weights());
+  found.text += describe_model(source) + describe_tensors(files, source.weights());
+  return found;
 }
 
 }  // namespace ebb

@@ -22,12 +22,7 @@ namespace {
 constexpr std::string_view kPreset = "preset:";
 
 Json read_json(io::FileSystem& files, const std::filesystem::path& path) {
-  const std::string text = io::read_text(files, path, 16 * kMiB);
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) {
-    throw FormatError(fmt::format("{}: this is not JSON; get the file again", path.string()));
-  }
-  return json;
+  return parse_json(io::read_text(files, path, 16 * kMiB), path.string());
 }
 
 const checkpoint::StoredTensor& find_tensor(const checkpoint::SafetensorsReader& reader,

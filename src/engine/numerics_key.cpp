@@ -27,7 +27,7 @@ void compare(const Json& stored, const Json& given, const std::string& path,
 }  // namespace
 
 Json numerics_key(const Runtime& runtime, const TrainingSettings& s, std::uint64_t seed,
-                  const std::string& model_name, const std::string& data_digest) {
+                  const std::string& data_digest) {
   Json schedule = {{"shape", optim::name_of(s.schedule.shape)},
                    {"peak", s.schedule.peak},
                    {"warmup", s.schedule.warmup}};
@@ -38,7 +38,7 @@ Json numerics_key(const Runtime& runtime, const TrainingSettings& s, std::uint64
     schedule["decay_share"] = s.schedule.decay_share;
   }
   const model::Decoder decoder(s.config, s.dtype, s.gradient_type, s.shape);
-  return {{"model", {{"name", model_name}, {"config", model::to_json(s.config, name_of(s.dtype))}}},
+  return {{"model", model::to_json(s.config, name_of(s.dtype))},
           {"data", data_digest},
           {"seed", seed},
           {"optimizer",

@@ -1,5 +1,7 @@
 #include "engine/runtime.h"
 
+#include "base/machine.h"
+
 namespace ebb::engine {
 
 Runtime::Runtime(const std::string& device_kind, int threads)

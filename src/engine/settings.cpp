@@ -47,6 +47,22 @@ std::optional<plan::Site> parse_site(const std::string& text) {
   throw ConfigError(fmt::format("--states '{}': expected resident, stream, host or auto", text));
 }
 
+// Plans are made of chunks and of tasks for every block and micro-batch; both stay countable.
+void check_plan_size(const TrainOptions& o, const model::Config& config) {
+  constexpr std::int64_t most_chunks = 1 << 14;
+  constexpr std::int64_t most_passes = 1 << 18;
+  const std::int64_t parameters = model::parameters_of(config).count();
+  if (o.chunk_parameters) {
+    require(*o.chunk_parameters >= parameters / most_chunks, "--chunk-parameters",
+            std::to_string(*o.chunk_parameters),
+            fmt::format("at least {} for {} parameters", parameters / most_chunks, parameters));
+  }
+  require(
+      o.accumulate * config.layers <= most_passes, "--accumulate", std::to_string(o.accumulate),
+      fmt::format("at most {} for a model of {} blocks; a larger --micro-batch does the same work",
+                  most_passes / config.layers, config.layers));
+}
+
 plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
   plan::Wishes wishes;
   wishes.site = parse_site(o.states);
@@ -123,6 +139,7 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   s.limits = {.device = o.device_memory.value_or(device.device_memory()),
               .host = o.host_memory.value_or(device.host_memory())};
   s.wishes = parse_wishes(o, config.layers);
+  check_plan_size(o, config);
   const Bytes batch = 2 * 4 * o.sequence * o.micro_batch;
   s.host_extra = kStagingBytes + (kBatchesAhead + 1) * o.accumulate * batch;
   return s;

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <deque>
-#include <fstream>
 
 #include <fmt/format.h>
 
@@ -94,12 +93,15 @@ class Session {
         settings_(training_settings(options, source_.config, runtime_.device())),
         batches_(data_, {.sequence = options.sequence, .rows = options.micro_batch}, options.seed) {
     check_vocabulary(source_.config, tokenizer_, options.model);
-    key_ = numerics_key(runtime_, settings_, options.seed, source_.name, data_.digest());
+    key_ = numerics_key(runtime_, settings_, options.seed, data_.digest());
   }
 
   TrainSummary run() {
     const auto start = find_start(files_, options_, observer_);
     if (start) restore_state(*start);
+    for (const text::SkippedFile& skipped : data_.skipped()) {
+      observer_.note(fmt::format("Not trained on: {} ({})", skipped.path.string(), skipped.reason));
+    }
     TrainingRun run(runtime_, settings_);
     observer_.note(plan::explain(run.plan()));
     const memory::Reservation staging = run.host_ledger().reserve("staging", kStagingBytes);
@@ -120,7 +122,7 @@ class Session {
     return {.steps = state_.step,
             .stopped = stopped_,
             .checkpoint = checkpoint_,
-            .json = summarize(run, runtime_, key_, figures_)};
+            .json = options_.summarize ? summarize(run, runtime_, key_, figures_) : std::string()};
   }
 
  private:
@@ -163,7 +165,7 @@ class Session {
     while (state_.step < options_.steps && !stopped_) {
       std::vector<text::Batch> batches;
       for (int m = 0; m < accumulate; ++m) batches.push_back(prefetch.next());
-      const StepResult result = run.step(batches);
+      const StepResult result = step(run, batches);
       const auto now = std::chrono::steady_clock::now();
       const double seconds = std::chrono::duration<double>(now - before).count();
       before = now;
@@ -178,6 +180,19 @@ class Session {
       }
     }
     figures_.seconds_waiting_for_data = prefetch.waited_seconds();
+  }
+
+  // What a step that failed leaves behind is on disk.
+  StepResult step(TrainingRun& run, std::span<const text::Batch> batches) {
+    try {
+      return run.step(batches);
+    } catch (const NumericsError& error) {
+      throw NumericsError(fmt::format(
+          "{}\n{}", error.what(),
+          checkpoint_.empty()
+              ? "No checkpoint was saved yet: --save-every N keeps one every N steps."
+              : fmt::format("The last checkpoint is {}: --resume goes on from it.", checkpoint_)));
+    }
   }
 
   void tell(TrainingRun& run, StepLog& log, const StepResult& result, double seconds) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "engine/rotary_table.h"
 #include "engine/workload.h"
 
 namespace ebb::engine {
@@ -65,10 +66,7 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)
   const Bytes scratch = plan_.workload.scratch;
   runtime.model_ops().bind_scratch(
       {executor_.address(homes.scratch, scratch), static_cast<std::size_t>(scratch)});
-  std::vector<float> table(static_cast<std::size_t>(plan_.workload.tables / 4));
-  decoder_.fill_table(table.data(), settings_.shape.sequence);
-  executor_.copy_now(executor_.address(homes.tables, plan_.workload.tables), table.data(),
-                     plan_.workload.tables);
+  fill_rotary_table(executor_, homes.tables, decoder_, settings_.shape.sequence);
   const auto& tasks = plan_.program.tasks;
   const auto norm = std::find_if(tasks.begin(), tasks.end(),
                                  [](const plan::Task& task) { return task.op == plan::Op::norm; });

@@ -135,7 +135,7 @@ void check(const Config& config, std::string_view where) {
   const auto require = [&](bool good, std::string_view what) {
     if (!good) throw ConfigError(fmt::format("{}: {}", where, what));
   };
-  constexpr std::int64_t most = std::int64_t{1} << 24;  // keeps every product below 2^63
+  constexpr std::int64_t most = std::int64_t{1} << 24;
   for (const auto& [name, value] : {std::pair{"hidden_size", config.hidden},
                                     {"num_hidden_layers", config.layers},
                                     {"num_attention_heads", config.heads},
@@ -147,6 +147,19 @@ void check(const Config& config, std::string_view where) {
     require(value >= 1 && value <= most,
             fmt::format("'{}' is {}; it should be between 1 and {}", name, value, most));
   }
+  // A name for every parameter of every block is made; a word in a file must not make billions.
+  require(config.layers <= 4096,
+          fmt::format("'num_hidden_layers' is {}; at most 4096 are expected", config.layers));
+  require(config.query_width() <= most,
+          fmt::format("num_attention_heads x head_dim is {}; at most {} is expected",
+                      config.query_width(), most));
+  const auto hidden = static_cast<double>(config.hidden);
+  const double parameters =
+      2 * hidden * static_cast<double>(config.vocabulary) +
+      static_cast<double>(config.layers) * hidden *
+          static_cast<double>(config.qkv_width() + config.query_width() + 3 * config.intermediate);
+  require(parameters < 1e13,
+          fmt::format("the shapes make {:.1e} parameters; at most 1e13 are expected", parameters));
   require(config.heads % config.kv_heads == 0,
           fmt::format("num_attention_heads ({}) should be a multiple of num_key_value_heads ({})",
                       config.heads, config.kv_heads));

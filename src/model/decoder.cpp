@@ -61,13 +61,13 @@ Bytes Decoder::table_bytes(std::int64_t positions) const {
   return positions * config_.head_dim * 4;
 }
 
-void Decoder::fill_table(float* table, std::int64_t positions) const {
+void Decoder::fill_table(float* table, std::int64_t first, std::int64_t count) const {
   const std::int64_t half = config_.head_dim / 2;
   for (std::int64_t j = 0; j < half; ++j) {
     const double exponent = 2.0 * static_cast<double>(j) / static_cast<double>(config_.head_dim);
     const double frequency = std::pow(config_.rope_theta, -exponent);
-    for (std::int64_t p = 0; p < positions; ++p) {
-      const double angle = static_cast<double>(p) * frequency;
+    for (std::int64_t p = 0; p < count; ++p) {
+      const double angle = static_cast<double>(first + p) * frequency;
       table[(p * half + j) * 2] = static_cast<float>(std::cos(angle));
       table[(p * half + j) * 2 + 1] = static_cast<float>(std::sin(angle));
     }

@@ -67,7 +67,8 @@ class Decoder {
 
   // The rotary table: {cos, sin} pairs, head_dim / 2 a position.
   Bytes table_bytes(std::int64_t positions) const;
-  void fill_table(float* table, std::int64_t positions) const;
+  // `count` positions of it from `first` on.
+  void fill_table(float* table, std::int64_t first, std::int64_t count) const;
 
   void embed(ModelOps&, const std::byte* weights, std::span<const std::int32_t> ids,
              std::byte* output) const;

@@ -321,7 +321,7 @@ class TrainingBuilder {
     gather.moved = report_bytes_;
     Task& norm =
         task(Op::norm, Lane::host,
-             {reads(Role::host_report, homes_.host_report),
+             {writes(Role::host_report, homes_.host_report),
               reads(Role::host_squares, host_squares_), writes(Role::host_scale, host_scale_)});
     norm.moved = 2 * report_bytes_;
     Task& spread = task(Op::spread_scale, Lane::compute,

@@ -1,4 +1,5 @@
 #include "base/thread_pool.h"
+#include "base/machine.h"
 
 #include <algorithm>
 #include <atomic>

@@ -215,7 +215,9 @@ TEST_F(VerbsTest, InspectShowsModelsRunsCheckpointsAndFiles) {
   std::string bytes = read_file(step_folder(run, 2) + "/state.safetensors");
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write_file(step_folder(run, 2) + "/state.safetensors", bytes);
-  EXPECT_THAT(shown(run), AllOf(HasSubstr("BROKEN"), HasSubstr("state.safetensors")));
+  const Finished broken = run_ebb({"inspect", run});
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_THAT(broken.out, AllOf(HasSubstr("BROKEN"), HasSubstr("state.safetensors")));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "base/machine.h"
 #include "base/thread_pool.h"
 #include "kernels/split_master.h"
 

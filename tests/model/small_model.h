@@ -54,7 +54,7 @@ class SmallModel {
       }
     }
     table.resize(static_cast<std::size_t>(decoder.table_bytes(config.max_positions) / 4));
-    decoder.fill_table(table.data(), config.max_positions);
+    decoder.fill_table(table.data(), 0, config.max_positions);
     const CounterRng rng(seed, 1000);
     for (std::int64_t i = 0; i < shape.tokens(); ++i) {
       const auto bound = static_cast<std::uint64_t>(config.vocabulary);

@@ -1,14 +1,13 @@
 #include "device/cpu/cpu_device.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include <fmt/format.h>
 
-#include "base/thread_pool.h"
+#include "base/machine.h"
 #include "device/cpu/cpu_stream.h"
 #include "ebb/error.h"
 
@@ -47,9 +46,7 @@ std::string CpuDevice::description() const {
 }
 
 // Both tiers are carved from the same memory: half each.
-Bytes CpuDevice::device_memory() const {
-  return static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE) / 2;
-}
+Bytes CpuDevice::device_memory() const { return usable_memory() / 2; }
 Bytes CpuDevice::host_memory() const { return device_memory(); }
 
 std::unique_ptr<Stream> CpuDevice::create_stream(StreamKind, std::string name) {

@@ -1,11 +1,10 @@
 #include "device/cuda/cuda_device.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
+#include "base/machine.h"
 #include "device/cpu/cpu_stream.h"
 #include "device/cuda/check.h"
 #include "device/cuda/cuda_buffer.h"
@@ -34,9 +33,7 @@ Bytes CudaDevice::device_memory() const {
   return std::max<Bytes>(0, static_cast<Bytes>(free) - kMargin);
 }
 
-Bytes CudaDevice::host_memory() const {
-  return static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE) / 4 * 3;
-}
+Bytes CudaDevice::host_memory() const { return usable_memory() / 4 * 3; }
 
 std::unique_ptr<Stream> CudaDevice::create_stream(StreamKind kind, std::string name) {
   if (kind == StreamKind::host) return std::make_unique<CpuStream>(std::move(name));
