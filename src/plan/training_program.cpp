@@ -227,9 +227,11 @@ class TrainingBuilder {
   }
 
   void run_head(int micro) {
-    residual_ =
-        object(Tier::device, Purpose::activations, work_.input, "residual gradient", End::high);
-    tied_sum_ = object(Tier::device, Purpose::gradients, work_.tied_sum, "tied sum", End::high);
+    // Only the last backward pass meets the tide. An earlier one stays at the low end, clear of the
+    // states that are still on their way out.
+    const End end = micro == last_micro() ? End::high : End::low;
+    residual_ = object(Tier::device, Purpose::activations, work_.input, "residual gradient", end);
+    tied_sum_ = object(Tier::device, Purpose::gradients, work_.tied_sum, "tied sum", end);
     gradients_[at(head())] = new_gradient(head(), micro);
     const bool tied = work_.tied_sum > 0;
     Task& run = task(Op::head, Lane::compute,
