@@ -99,7 +99,7 @@ Plan plan_with(const Workload& workload, const Choices& choices, const Limits& l
   // a little later and it is laid out again, in the end as late as they can.
   const Bytes room = limits.device - workload.device_extra;
   Bytes budget = room;
-  constexpr int attempts = 6;
+  constexpr int attempts = 8;
   for (int attempt = 1; attempt <= attempts; ++attempt) {
     plan.program = build_training(workload, choices, budget);
     plan.layout = lay_out(plan.program);
@@ -108,7 +108,9 @@ Plan plan_with(const Workload& workload, const Choices& choices, const Limits& l
     // More alive than the limit: the barest order needs more too, and nothing helps.
     if (excess <= 0 || alive > room || budget == 0) break;
     const bool barest = alive > budget || attempt + 1 == attempts;
-    budget = barest ? 0 : std::max<Bytes>(0, std::min(budget - excess, alive - 1));
+    // Holes do not shrink as fast as the budget: steps of a certain size get there.
+    const Bytes step = std::max(excess, room / 32);
+    budget = barest ? 0 : std::max<Bytes>(0, std::min(budget - step, alive - 1));
   }
   add_waits(plan.program, plan.layout);
   plan.prediction = simulate(plan.program, profile);
