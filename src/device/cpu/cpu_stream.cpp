@@ -18,11 +18,10 @@ std::uint64_t CpuEvent::record() {
 }
 
 void CpuEvent::reach(std::uint64_t number, const std::exception_ptr& failure) {
-  {
-    std::lock_guard lock(mutex_);
-    reached_ = number;
-    if (!failure_) failure_ = failure;
-  }
+  // Told under the lock: who waits may destroy the event as soon as it is let go.
+  std::lock_guard lock(mutex_);
+  reached_ = number;
+  if (!failure_) failure_ = failure;
   reached_changed_.notify_all();
 }
 
