@@ -44,9 +44,9 @@ class TrainingBuilder {
   int head() const { return layers_ + 1; }
   int last_micro() const { return static_cast<int>(work_.micro_batches) - 1; }
   bool summed() const { return work_.micro_batches > 1; }
-  bool has_site(int b, bool on_host) const {
+  bool has_device_site(int b) const {
     return std::any_of(cells_[at(b)].begin(), cells_[at(b)].end(),
-                       [&](int c) { return (chunk(c).site == Site::host) == on_host; });
+                       [&](int c) { return chunk(c).site != Site::host; });
   }
 
   ObjectId object(Tier tier, Purpose purpose, Bytes bytes, std::string name, End end = End::low) {
@@ -263,13 +263,13 @@ class TrainingBuilder {
     if (block(b).parameters == 0) return;
     const bool last = micro == last_micro();
     const ObjectId gradient = gradients_[at(b)];
-    if (summed() && micro == 0 && has_site(b, false)) {
+    if (summed() && micro == 0 && has_device_site(b)) {
       sums_[at(b)] =
           object(Tier::device, Purpose::gradients, block(b).parameters * work_.sum_bytes(),
                  block(b).name + " sum", End::high);
     }
     // With one micro-batch the gradient is final on the device, whatever the site.
-    if (!summed() || has_site(b, false)) {
+    if (!summed() || has_device_site(b)) {
       Task& collect =
           task(last ? Op::finish_gradient : Op::add_gradient, Lane::compute,
                {last ? writes(Role::gradient, gradient) : reads(Role::gradient, gradient),
