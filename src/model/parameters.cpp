@@ -83,6 +83,12 @@ Parameters parameters_of(const Config& config) {
   return parameters;
 }
 
+std::string canonical_name(const Config& config, std::string_view in_file) {
+  const bool second_head = config.tied && in_file == "lm_head.weight";
+  if (second_head || in_file.ends_with("rotary_emb.inv_freq")) return {};
+  return std::string(in_file);
+}
+
 BlockOffsets block_offsets(const Config& config) {
   Parameters parameters;
   add_transformer_block(parameters, config, 0);

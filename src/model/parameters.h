@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/config.h"
@@ -43,6 +44,10 @@ struct Parameters {
 };
 
 Parameters parameters_of(const Config&);
+
+// The name a parameter has in parameters_of, for a tensor's name in a file: older files leave a
+// prefix out. Empty for what files hold besides parameters: buffers, and a tied head a second time.
+std::string canonical_name(const Config&, std::string_view in_file);
 
 // The place of each parameter of a transformer block within the block; the same in every block.
 struct BlockOffsets {

@@ -29,4 +29,9 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {
   return text;
 }
 
+std::optional<std::int32_t> ByteTokenizer::id_of(std::string_view token) const {
+  if (token.size() != 1) return std::nullopt;
+  return static_cast<unsigned char>(token[0]);
+}
+
 }  // namespace ebb::text

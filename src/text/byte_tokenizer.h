@@ -12,6 +12,7 @@ class ByteTokenizer final : public Tokenizer {
   std::int32_t vocabulary() const override { return kEndOfText + 1; }
   std::int32_t end_of_text() const override { return kEndOfText; }
   std::string name() const override { return "bytes"; }
+  std::optional<std::int32_t> id_of(std::string_view token) const override;
 
  private:
   static constexpr std::int32_t kEndOfText = 256;

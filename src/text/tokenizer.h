@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,8 +17,12 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Takes any bytes, valid UTF-8 or not. Never adds the end-of-text token.
+  // Takes any bytes, valid UTF-8 or not. Adds nothing before or after; special tokens that are
+  // written out in the text become their ids.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+
+  // What the tokenizer wants before every text (a begin-of-text token), often nothing.
+  virtual std::vector<std::int32_t> prefix() const { return {}; }
 
   // The bytes of the ids one after another; a single id may be part of a UTF-8 character only (see
   // Utf8Stream). End of text decodes to nothing. Throws ConfigError for an id that is not in the
@@ -28,6 +33,12 @@ class Tokenizer {
   virtual std::int32_t vocabulary() const = 0;
   virtual std::int32_t end_of_text() const = 0;
   virtual std::string name() const = 0;
+
+  // The id of a token as its vocabulary spells it.
+  virtual std::optional<std::int32_t> id_of(std::string_view token) const = 0;
+
+  // Changes when an encoding might. Part of a run's numerics key.
+  virtual std::string digest() const { return name(); }
 };
 
 }  // namespace ebb::text

@@ -1,0 +1,37 @@
+// A model's chat template: a conversation in, the text the model was trained on out. Templates are
+// written in Jinja; a file of this folder reads the part of it that they use.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+
+namespace ebb::text {
+
+namespace jinja {
+struct Template;
+}
+
+// Immutable, so any thread may call it.
+class ChatTemplate {
+ public:
+  // Throws FormatError with the line and what is wrong or not supported there. `where` names the
+  // file in errors.
+  ChatTemplate(std::string_view source, std::string where);
+
+  // `messages` is a JSON array of {"role", "content"} objects, as people write them. `tokens` are
+  // the strings that templates call by name: bos_token, eos_token. With `answer_next` the text ends
+  // where the assistant begins to speak. Throws FormatError, also where the template itself
+  // refuses the conversation.
+  std::string render(const Json& messages, const std::map<std::string, std::string>& tokens,
+                     bool answer_next) const;
+
+ private:
+  std::shared_ptr<const jinja::Template> template_;
+  std::string where_;
+};
+
+}  // namespace ebb::text

@@ -1,0 +1,31 @@
+// A model folder's tokenizer: tokenizer.json and what tokenizer_config.json says about it.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/chat/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace ebb::text {
+
+struct TokenizerFolder {
+  std::unique_ptr<Tokenizer> tokenizer;
+  // From chat_template.jinja or tokenizer_config.json; none for models that do not chat.
+  std::optional<ChatTemplate> chat;
+  // bos_token, eos_token, ...: strings that chat templates and people refer to.
+  std::map<std::string, std::string> special_tokens;
+  // The names of the folder's files that belong to the tokenizer, to go wherever the model goes.
+  std::vector<std::string> files;
+};
+
+bool has_tokenizer(const std::filesystem::path& folder);
+
+// Throws FormatError that names the file and what in it is not supported.
+TokenizerFolder load_tokenizer(const std::filesystem::path& folder);
+
+}  // namespace ebb::text
