@@ -14,7 +14,10 @@ struct Profile {
   double up_bytes_per_second = 0;      // host to device
   double down_bytes_per_second = 0;
   double host_bytes_per_second = 0;  // memory traffic of updates by the CPU
-  double task_seconds = 0;           // what starting a task costs
+  // What lanes share when they run at once; 0 where nothing is known to be short.
+  double link_bytes_per_second = 0;         // both ways together
+  double host_memory_bytes_per_second = 0;  // copies and updates together
+  double task_seconds = 0;                  // what starting a task costs
 };
 
 // The cpu device of a machine with so many threads, by rule of thumb.
