@@ -14,47 +14,28 @@ constexpr std::size_t kCompute = static_cast<std::size_t>(Lane::compute);
 
 using PerLane = std::array<double, kLanes.size()>;
 
-// How fast each running lane gets on, as a share of its speed when it runs alone: lanes that
-// together want more than the link or host memory can carry are all slowed by the same factor.
-class Sharing {
- public:
-  explicit Sharing(const Profile& profile)
-      : link_(profile.link_bytes_per_second), host_(profile.host_memory_bytes_per_second) {
-    wants_[static_cast<std::size_t>(Lane::up)] = profile.up_bytes_per_second;
-    wants_[static_cast<std::size_t>(Lane::down)] = profile.down_bytes_per_second;
-    wants_[static_cast<std::size_t>(Lane::host)] = profile.host_bytes_per_second;
-  }
-
-  PerLane speeds(const std::array<bool, kLanes.size()>& running) const {
-    PerLane speeds;
-    speeds.fill(1.0);
-    slow_down(speeds, running, {Lane::up, Lane::down}, link_);
-    slow_down(speeds, running, {Lane::up, Lane::down, Lane::host}, host_);
-    return speeds;
-  }
-
- private:
-  void slow_down(PerLane& speeds, const std::array<bool, kLanes.size()>& running,
-                 std::initializer_list<Lane> lanes, double capacity) const {
-    if (capacity <= 0) return;
+// How fast each running lane gets on, as a share of its speed when it runs alone.
+PerLane speeds_of(const Profile& profile, const std::array<bool, kLanes.size()>& running) {
+  PerLane speeds;
+  speeds.fill(1.0);
+  for (const Shared& shared : profile.shared) {
     double wanted = 0;
-    for (const Lane lane : lanes) {
-      const auto i = static_cast<std::size_t>(lane);
-      if (running[i]) wanted += wants_[i] * speeds[i];
+    for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
+      if (running[lane]) wanted += shared.wants[lane] * speeds[lane];
     }
-    if (wanted <= capacity) return;
-    for (const Lane lane : lanes) speeds[static_cast<std::size_t>(lane)] *= capacity / wanted;
+    if (wanted <= shared.capacity) continue;
+    for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
+      if (shared.wants[lane] > 0) speeds[lane] *= shared.capacity / wanted;
+    }
   }
-
-  double link_, host_;
-  PerLane wants_{};
-};
+  return speeds;
+}
 
 class Run {
  public:
   Run(const Program& program, const Profile& profile)
       : program_(program),
-        sharing_(profile),
+        profile_(profile),
         ends_(program.tasks.size(), 0),
         end_times_(program.tasks.size(), 0.0) {
     for (std::size_t i = 0; i < program.tasks.size(); ++i) {
@@ -119,7 +100,7 @@ class Run {
   void advance_to_next_end() {
     std::array<bool, kLanes.size()> running{};
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) running[lane] = lanes_[lane].running;
-    const PerLane speeds = sharing_.speeds(running);
+    const PerLane speeds = speeds_of(profile_, running);
     double until_end = std::numeric_limits<double>::infinity();
     std::size_t first = 0;
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
@@ -149,7 +130,7 @@ class Run {
   }
 
   const Program& program_;
-  Sharing sharing_;
+  const Profile& profile_;
   std::array<std::vector<TaskId>, kLanes.size()> tasks_;
   std::vector<double> seconds_;
   std::vector<int> ends_;          // how often each task has ended

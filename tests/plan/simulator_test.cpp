@@ -95,9 +95,9 @@ TEST(Simulator, LanesThatShareTheLinkSlowEachOther) {
   program.tasks = {seconds_on(Lane::up, 4, {{2, true}}), seconds_on(Lane::down, 2, {{2, true}}),
                    seconds_on(Lane::compute, 1, {{0, false}, {1, false}})};
   Profile profile = slow_machine();
-  profile.link_bytes_per_second = 1;
+  profile.shared = {{.name = "link", .capacity = 1, .wants = {0, 1, 1, 0}}};
   EXPECT_DOUBLE_EQ(simulate(program, profile).step_seconds, 4 + 2 + 1);
-  profile.link_bytes_per_second = 2;
+  profile.shared[0].capacity = 2;
   EXPECT_DOUBLE_EQ(simulate(program, profile).step_seconds, 4 + 1);
 }
 
@@ -107,7 +107,7 @@ TEST(Simulator, UpdatesByTheCpuShareHostMemoryWithCopies) {
   program.tasks = {seconds_on(Lane::up, 2, {{2, true}}), seconds_on(Lane::host, 4, {{2, true}}),
                    seconds_on(Lane::compute, 1, {{0, false}, {1, false}})};
   Profile profile = slow_machine();
-  profile.host_memory_bytes_per_second = 1.5;
+  profile.shared = {{.name = "host memory", .capacity = 1.5, .wants = {0, 1, 1, 1}}};
   const Simulation s = simulate(program, profile);
   const double together = 2 / 0.75;
   EXPECT_DOUBLE_EQ(s.step_seconds, together + (4 - 0.75 * together) + 1);
