@@ -6,10 +6,15 @@
 #include <optional>
 
 #include "base/json.h"
-#include "engine/training_run.h"
+#include "engine/companions.h"
+#include "engine/parameter_store.h"
 #include "io/file_system.h"
 
 namespace ebb::engine {
+
+// A checkpoint's files beside the model's.
+inline constexpr std::string_view kStateName = "state.safetensors";
+inline constexpr std::string_view kTrainingName = "training.json";
 
 // What a run is besides its parameters.
 struct TrainingState {
@@ -19,10 +24,11 @@ struct TrainingState {
   Json numerics_key;
 };
 
-// Publishes `root`/step-... atomically and returns it; then removes all but the last `keep`. The
-// lanes must be empty. Throws IoError; the last checkpoint is then still good.
+// Publishes `root`/step-... atomically and returns it: a model's folder that others can load, too;
+// then removes all but the last `keep`. The lanes must be empty. Throws IoError; the last
+// checkpoint is then still good.
 std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesystem::path& root,
-                                      ParameterStore& store, const model::Config& config,
+                                      ParameterStore& store, const Companions& companions,
                                       const TrainingState& state, int keep);
 
 // The state alone, without the parameters.
