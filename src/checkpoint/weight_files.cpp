@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
   for (const fs::path& path : files.list(folder)) {
     const std::string name = path.filename().string();
     const std::string suffix = path.extension().string();
-    if (suffix == ".safetensors" && name != kWeightsName) {
+    if (suffix == ".safetensors" && name.starts_with("model")) {
       found = fmt::format("{} without an index", in_quotes(name));
       advice = fmt::format("Get '{}' as well, or name the file '{}' if it is the only one.",
                            kIndexName, kWeightsName);

@@ -150,7 +150,12 @@ GenerateSummary generate(const GenerateOptions& options,
     }
     ++summary.tokens;
     // Models have a few ids more than their tokenizers, so that sizes are round.
-    if (next < tokenizer.vocabulary()) show(characters.feed(tokenizer.decode({&next, 1})));
+    if (next < tokenizer.vocabulary()) {
+      // An answer begins a text, everything else continues one.
+      const bool begins = options.chat && summary.tokens == 1;
+      show(characters.feed(begins ? tokenizer.decode({&next, 1})
+                                  : tokenizer.decode_next({&next, 1})));
+    }
     if (summary.tokens < options.max_tokens) logits = generator.advance({&next, 1});
   }
   show(characters.finish());

@@ -30,15 +30,15 @@ std::string error_of(const std::function<void()>& act) {
 
 constexpr const char* kIndex = R"({
   "metadata": {"total_size": 12, "more": [{"deep": 1}]},
-  "weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors", "c": "m-1.safetensors"}
+  "weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors", "c": "model-1.safetensors"}
 })";
 
 TEST(SafetensorsIndexTest, ReadsNamesFilesAndTheSum) {
   const SafetensorsIndex index = parse_index(kIndex, "i");
   EXPECT_EQ(index.files.size(), 3u);
-  EXPECT_EQ(index.files.find("c")->second, "m-1.safetensors");
+  EXPECT_EQ(index.files.find("c")->second, "model-1.safetensors");
   EXPECT_EQ(index.total_bytes, 12);
-  EXPECT_THAT(index.file_names(), ElementsAre("m-1.safetensors", "m-2.safetensors"));
+  EXPECT_THAT(index.file_names(), ElementsAre("model-1.safetensors", "model-2.safetensors"));
   const auto total = [](const std::string& number) {
     return parse_index(
                R"({"weight_map":{"a":"a.safetensors"},"metadata":{"total_size":)" + number + "}}",
@@ -117,8 +117,8 @@ TEST(SafetensorsIndexTest, DamagedTextIsAnErrorOrAValidIndex) {
 class WeightFilesTest : public testing::Test {
  protected:
   void SetUp() override {
-    write_safetensors(files, folder / "m-1.safetensors", {bytes_tensor("a"), bytes_tensor("c")});
-    write_safetensors(files, folder / "m-2.safetensors", {bytes_tensor("b")});
+    write_safetensors(files, folder / "model-1.safetensors", {bytes_tensor("a"), bytes_tensor("c")});
+    write_safetensors(files, folder / "model-2.safetensors", {bytes_tensor("b")});
     write_text(files, folder / std::string(kIndexName), kIndex);
   }
 
@@ -145,7 +145,7 @@ TEST_F(WeightFilesTest, OpensAllFilesOrTheSingleOne) {
 
 TEST_F(WeightFilesTest, AWrongSumOfBytesIsNoReasonToRefuse) {
   write_text(files, folder / std::string(kIndexName),
-             R"({"weight_map": {"a": "m-1.safetensors", "c": "m-1.safetensors"},
+             R"({"weight_map": {"a": "model-1.safetensors", "c": "model-1.safetensors"},
                  "metadata": {"total_size": 99999}})");
   EXPECT_EQ(WeightFiles(files, folder.path()).index()->total_bytes, 99999);
 }
@@ -156,24 +156,24 @@ TEST_F(WeightFilesTest, FilesThatDoNotMatchTheIndex) {
     EXPECT_THAT(refusal(),
                 AllOf(HasSubstr(index), HasSubstr(what), HasSubstr("get all its files again")));
   };
-  files.remove_all(folder / "m-2.safetensors");
-  refused("it names the file 'm-2.safetensors', which is not in the folder");
-  write_safetensors(files, folder / "m-2.safetensors", {bytes_tensor("x"), bytes_tensor("b")});
-  refused("the file 'm-2.safetensors' holds tensor 'x', which the index does not name");
-  write_safetensors(files, folder / "m-2.safetensors", {});
-  refused("tensor 'b' should be in 'm-2.safetensors', and is not");
-  write_safetensors(files, folder / "m-2.safetensors", {bytes_tensor("a"), bytes_tensor("b")});
-  refused("tensor 'a' should be in 'm-1.safetensors' alone, and is also in 'm-2.safetensors'");
-  write_text(files, folder / "m-2.safetensors", "short");
-  EXPECT_THAT(refusal(), HasSubstr("m-2.safetensors' is not a valid safetensors file"));
+  files.remove_all(folder / "model-2.safetensors");
+  refused("it names the file 'model-2.safetensors', which is not in the folder");
+  write_safetensors(files, folder / "model-2.safetensors", {bytes_tensor("x"), bytes_tensor("b")});
+  refused("the file 'model-2.safetensors' holds tensor 'x', which the index does not name");
+  write_safetensors(files, folder / "model-2.safetensors", {});
+  refused("tensor 'b' should be in 'model-2.safetensors', and is not");
+  write_safetensors(files, folder / "model-2.safetensors", {bytes_tensor("a"), bytes_tensor("b")});
+  refused("tensor 'a' should be in 'model-1.safetensors' alone, and is also in 'model-2.safetensors'");
+  write_text(files, folder / "model-2.safetensors", "short");
+  EXPECT_THAT(refusal(), HasSubstr("model-2.safetensors' is not a valid safetensors file"));
 }
 
 TEST_F(WeightFilesTest, FoldersInOtherFormats) {
   files.remove_all(folder / std::string(kIndexName));
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("'m-1.safetensors' without an index"),
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("'model-1.safetensors' without an index"),
                                HasSubstr("model.safetensors.index.json")));
-  files.remove_all(folder / "m-1.safetensors");
-  files.remove_all(folder / "m-2.safetensors");
+  files.remove_all(folder / "model-1.safetensors");
+  files.remove_all(folder / "model-2.safetensors");
   EXPECT_THAT(refusal(), AllOf(HasSubstr(folder.path().string()), HasSubstr("found no weights"),
                                HasSubstr("Get the folder again")));
   for (const char* name : {"pytorch_model.bin", "model.gguf"}) {

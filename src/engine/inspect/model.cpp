@@ -1,4 +1,5 @@
 // Models: their configuration, and folders with all of their files.
+#include <algorithm>
 #include <functional>
 
 #include <fmt/ranges.h>
@@ -13,21 +14,21 @@
 namespace ebb::engine {
 namespace {
 
-// The first thing that keeps Ebb from using a model, if any; what comes after it is still told.
-class Obstacle {
+// What keeps Ebb from using a model; what comes after it is still told.
+class Obstacles {
  public:
   void look(const std::function<void()>& at) {
     try {
       at();
     } catch (const Error& error) {
-      if (reason_.empty()) reason_ = error.what();
+      const bool known = std::find(found_.begin(), found_.end(), error.what()) != found_.end();
+      if (!known) found_.push_back(error.what());
     }
   }
-  bool none() const { return reason_.empty(); }
-  const std::string& reason() const { return reason_; }
+  const std::vector<std::string>& found() const { return found_; }
 
  private:
-  std::string reason_;
+  std::vector<std::string> found_;
 };
 
 void add_shapes(Report& report, const model::Config& c) {
@@ -51,13 +52,12 @@ void add_needs(Report& report, const model::Config& config) {
                           {"training_state_bytes", 10 * count}};
 }
 
-void add_verdict(Report& report, const Obstacle& obstacle) {
-  report.json["usable"] = obstacle.none();
-  if (obstacle.none()) {
-    report.line("Ebb can train it and generate with it.");
-  } else {
-    report.line("Ebb cannot train this: {}", obstacle.reason());
-    report.json["obstacle"] = obstacle.reason();
+void add_verdict(Report& report, const Obstacles& obstacles) {
+  report.json["usable"] = obstacles.found().empty();
+  report.json["obstacles"] = obstacles.found();
+  if (obstacles.found().empty()) report.line("Ebb can train it and generate with it.");
+  for (const std::string& reason : obstacles.found()) {
+    report.line("Ebb cannot train this: {}", reason);
   }
 }
 
@@ -104,14 +104,14 @@ void describe_preset(Report& report, io::FileSystem& files, const std::string& n
 void describe_config(Report& report, io::FileSystem& files, const std::filesystem::path& path) {
   report.json["kind"] = "configuration of a model";
   const Json json = read_json(files, path);
-  Obstacle obstacle;
-  obstacle.look([&] {
+  Obstacles obstacles;
+  obstacles.look([&] {
     const model::Config config = model::parse_config(json, path.string());
     add_shapes(report, config);
     add_needs(report, config);
   });
-  if (!obstacle.none()) add_unknown(report, json);
-  add_verdict(report, obstacle);
+  if (!obstacles.found().empty()) add_unknown(report, json);
+  add_verdict(report, obstacles);
 }
 
 void describe_generation_config(Report& report, io::FileSystem& files,
@@ -127,32 +127,32 @@ void describe_model_folder(Report& report, io::FileSystem& files,
   const bool checkpoint = files.exists(folder / checkpoint::kManifestName);
   report.json["kind"] = checkpoint ? "checkpoint" : "model";
   if (checkpoint) describe_checkpoint(report, files, folder);
-  Obstacle obstacle;
+  Obstacles obstacles;
   ModelSource source{.name = folder.string(), .config = {}, .folder = folder, .stored_config = {}};
   source.stored_config = read_json(files, folder / "config.json");
-  obstacle.look([&] {
+  obstacles.look([&] {
     source = find_model(files, folder.string());
     add_shapes(report, source.config);
     add_needs(report, source.config);
   });
-  const bool known = obstacle.none();
+  const bool known = obstacles.found().empty();
   if (!known) add_unknown(report, source.stored_config);
   if (text::has_tokenizer(folder)) {
-    obstacle.look([&] { describe_tokenizer(report, files, folder); });
+    obstacles.look([&] { describe_tokenizer(report, files, folder); });
+    if (known) obstacles.look([&] { find_tokenizer(source); });
   } else {
     report.line("Tokenizer: none in the folder; texts are bytes unless --tokenizer says otherwise");
     report.json["tokenizer"] = nullptr;
   }
-  if (known) obstacle.look([&] { find_tokenizer(source); });
-  obstacle.look([&] {
+  obstacles.look([&] {
     if (const auto generation = read_generation_config(files, folder)) {
       add_generation(report, *generation);
     }
   });
-  if (known) obstacle.look([&] { check_weights(files, source); });
+  if (known) obstacles.look([&] { check_weights(files, source); });
   Report weights;
-  obstacle.look([&] { describe_weights(weights, files, folder); });
-  add_verdict(report, obstacle);
+  obstacles.look([&] { describe_weights(weights, files, folder); });
+  add_verdict(report, obstacles);
   report.text += weights.text;
   report.json.update(weights.json);
 }
