@@ -75,7 +75,10 @@ TEST_P(BpeGolden, AgreesOnEveryHardString) {
   for (std::size_t i = 0; i < golden().strings.size(); ++i) {
     const std::string& text = golden().strings[i];
     const std::vector<std::int32_t> ids = tokenizer.encode(text);
-    const std::string back = tokenizer.decode(ids);
+    // The library makes a string of the bytes: what is not UTF-8 is replaced.
+    Utf8Stream stream;
+    std::string back = stream.feed(tokenizer.decode(ids));
+    back += stream.finish();
     std::uint32_t expected;
     std::memcpy(&expected, hashes.data() + i * sizeof expected, sizeof expected);
     if (hash_of(ids, back) == expected) continue;

@@ -336,7 +336,7 @@ def unknown(corpus):
         pre=sequence(
             "pretokenizers",
             {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
-            {"type": "Punctuation", "behavior": "Removed"},
+            {"type": "WhitespaceSplit"},
             {"type": "Digits", "individual_digits": False},
         ),
         decoder={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},

@@ -128,16 +128,18 @@ AddedTokens::AddedTokens(const JsonPart& tokenizer, const Normalizer& normalizer
   // Where normalizing makes two of them equal, special ones win.
   for (const bool special : {true, false}) {
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      const AddedToken& token = tokens_[i];
+      AddedToken& token = tokens_[i];
       if (token.special != special) continue;
-      std::string_view sought = token.content;
-      if (token.normalized) sought = normalizer.apply({sought, true}, storage, scratch).text;
-      if (sought.empty()) {
+      token.sought = token.content;
+      if (token.normalized) {
+        token.sought = normalizer.apply({token.content, true}, storage, scratch).text;
+      }
+      if (token.sought.empty()) {
         list.refuse(fmt::format("normalizing leaves nothing of the added token '{}'; set its "
                                 "\"normalized\" to false",
                                 token.content));
       }
-      finders_[token.normalized].add(sought, i);
+      finders_[token.normalized].add(token.sought, i);
     }
   }
 }

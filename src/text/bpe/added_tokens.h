@@ -20,6 +20,7 @@ namespace ebb::text::bpe {
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
+  std::string sought;  // the content, normalized where `normalized`; also what it decodes to
   bool special = false;
   bool single_word = false;  // no letter or digit right before or after it
   bool left = false;         // takes the spaces before it along

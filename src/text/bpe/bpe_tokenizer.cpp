@@ -115,7 +115,7 @@ void BpeTokenizer::read_tokens(const JsonPart& file) {
     if (static_cast<std::size_t>(token.id) >= tokens_.size()) {
       tokens_.resize(static_cast<std::size_t>(token.id) + 1);
     }
-    tokens_[static_cast<std::size_t>(token.id)] = token.content;
+    tokens_[static_cast<std::size_t>(token.id)] = token.sought;
   }
 }
 

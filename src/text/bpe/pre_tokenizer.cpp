@@ -50,10 +50,6 @@ void PreTokenizer::read(const JsonPart& part) {
     steps_.emplace_back(Split{Pattern::of_pcre2(R"(\p{N})"),
                               part.flag_or("individual_digits", false) ? Delimiter::isolated
                                                                        : Delimiter::contiguous});
-  } else if (type == "Punctuation") {
-    steps_.emplace_back(
-        Split{Pattern::of_pcre2(R"([!-\/:-@\[-`{-~\p{P}])"),
-              part.has("behavior") ? read_delimiter(part.at("behavior")) : Delimiter::isolated});
   } else if (type == "Whitespace") {
     steps_.emplace_back(Split{Pattern(R"(\w+|[^\w\s]+)", part.place()), Delimiter::removed, true});
   } else if (type == "WhitespaceSplit") {
@@ -82,7 +78,7 @@ void PreTokenizer::read(const JsonPart& part) {
   } else {
     part.refuse(fmt::format(
         "the pre-tokenizer '{}' is not supported; ByteLevel, Split, Digits, Metaspace, "
-        "Punctuation, Whitespace, WhitespaceSplit and Sequence are",
+        "Whitespace, WhitespaceSplit and Sequence are",
         type));
   }
 }

@@ -1,4 +1,5 @@
-// Unicode's normalization forms.
+// Unicode's normalization forms, as of Unicode 14. The tokenizers library has older tables: of the
+// marks and compatibility characters that came after Unicode 9, a hundred or so differ there.
 #pragma once
 
 #include <string>
