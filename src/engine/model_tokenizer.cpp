@@ -6,26 +6,26 @@
 #include "text/byte_tokenizer.h"
 
 namespace ebb::engine {
-namespace {
 
-ModelTokenizer load(const ModelSource& source, const std::string& given) {
-  const std::filesystem::path folder = given.empty() ? source.folder : std::filesystem::path(given);
-  if (!folder.empty() && text::has_tokenizer(folder)) {
+ModelTokenizer load_tokenizer(const std::filesystem::path& model_folder, const std::string& given) {
+  const bool bytes = given == "bytes";
+  const std::filesystem::path folder = given.empty() ? model_folder : std::filesystem::path(given);
+  if (!bytes && !folder.empty() && text::has_tokenizer(folder)) {
     return {.parts = text::load_tokenizer(folder), .folder = folder};
   }
-  if (!given.empty()) {
-    throw ConfigError(fmt::format(
-        "--tokenizer {}: there is no tokenizer.json in it; give a folder that has one", given));
+  if (!bytes && !given.empty()) {
+    throw ConfigError(
+        fmt::format("--tokenizer {}: there is no tokenizer.json in it; give a folder that has one, "
+                    "or bytes",
+                    given));
   }
-  ModelTokenizer bytes;
-  bytes.parts.tokenizer = std::make_unique<text::ByteTokenizer>();
-  return bytes;
+  ModelTokenizer found;
+  found.parts.tokenizer = std::make_unique<text::ByteTokenizer>();
+  return found;
 }
 
-}  // namespace
-
 ModelTokenizer find_tokenizer(const ModelSource& source, const std::string& given) {
-  ModelTokenizer found = load(source, given);
+  ModelTokenizer found = load_tokenizer(source.folder, given);
   const std::int64_t ids = found.tokenizer().vocabulary();
   if (ids <= source.config.vocabulary) return found;
   throw ConfigError(fmt::format(

@@ -16,9 +16,12 @@ struct ModelTokenizer {
   const text::Tokenizer& tokenizer() const { return *parts.tokenizer; }
 };
 
-// That of the folder `given` (--tokenizer); where none is given the model's own, and bytes where it
-// brings none. Throws ConfigError where the tokenizer has ids that the model does not know,
-// FormatError where its files are not supported.
+// That of the folder `given` (--tokenizer), or bytes where that is the word given; where none is
+// given the one in `model_folder`, and bytes where there is none. Throws FormatError where its
+// files are not supported.
+ModelTokenizer load_tokenizer(const std::filesystem::path& model_folder, const std::string& given);
+
+// The same for a model. Throws ConfigError where the tokenizer has ids that it does not know.
 ModelTokenizer find_tokenizer(const ModelSource& source, const std::string& given = {});
 
 }  // namespace ebb::engine
