@@ -89,6 +89,7 @@ class Session {
         observer_(observer),
         runtime_(options.device, check_threads(options.threads)),
         source_(find_model(files_, options.model)),
+        companions_(find_companions(files_, source_, {}, {})),
         data_({options.data.begin(), options.data.end()}, tokenizer_),
         settings_(training_settings(options, source_.config, runtime_.device())),
         batches_(data_, {.sequence = options.sequence, .rows = options.micro_batch}, options.seed) {
@@ -98,7 +99,11 @@ class Session {
 
   TrainSummary run() {
     const auto start = find_start(files_, options_, observer_);
-    if (start) restore_state(*start);
+    if (start) {
+      restore_state(*start);
+    } else if (options_.verify) {
+      verify_model(files_, source_);
+    }
     for (const text::SkippedFile& skipped : data_.skipped()) {
       observer_.note(fmt::format("Not trained on: {} ({})", skipped.path.string(), skipped.reason));
     }
@@ -222,7 +227,7 @@ class Session {
   void save(TrainingRun& run) {
     if (state_.step == saved_step_ || options_.keep == 0) return;
     checkpoint_ =
-        save_checkpoint(files_, options_.out, run.store(), source_.config, state_, options_.keep)
+        save_checkpoint(files_, options_.out, run.store(), companions_, state_, options_.keep)
             .string();
     saved_step_ = state_.step;
     observer_.note("Saved " + checkpoint_);
@@ -233,6 +238,7 @@ class Session {
   io::PosixFileSystem files_;
   Runtime runtime_;
   ModelSource source_;
+  Companions companions_;
   text::ByteTokenizer tokenizer_;
   text::TextFiles data_;
   TrainingSettings settings_;

@@ -120,7 +120,7 @@ TEST_P(LearningTest, TwentyStepsMatchPyTorch) {
   run.finish();
 
   const checkpoint::SafetensorsReader expected(files, golden(GetParam()) / "final.safetensors");
-  const checkpoint::SafetensorsReader initial(files, source.weights());
+  const checkpoint::SafetensorsReader initial(files, source.folder / "model.safetensors");
   const auto& all = run.store().parameters().all;
   for (int p = 0; p < static_cast<int>(all.size()); ++p) {
     const std::string& name = all[static_cast<std::size_t>(p)].name;
