@@ -18,8 +18,8 @@
 #include "io/posix_file_system.h"
 #include "plan/explain.h"
 #include "text/byte_tokenizer.h"
-#include "text/prefetch.h"
-#include "text/text_files.h"
+#include "text/data/prefetch.h"
+#include "text/data/text_files.h"
 
 namespace ebb {
 namespace engine {

@@ -1,4 +1,4 @@
-#include "text/batches.h"
+#include "text/data/batches.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "ebb/error.h"
 #include "temporary_folder.h"
 #include "text/byte_tokenizer.h"
-#include "text/text_files.h"
+#include "text/data/text_files.h"
 
 namespace ebb::text {
 namespace {

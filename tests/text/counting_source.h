@@ -4,7 +4,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "text/token_source.h"
+#include "text/data/token_source.h"
 
 namespace ebb::text {
 

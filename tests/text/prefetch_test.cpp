@@ -1,4 +1,4 @@
-#include "text/prefetch.h"
+#include "text/data/prefetch.h"
 
 #include <gtest/gtest.h>
 

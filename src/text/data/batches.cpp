@@ -1,4 +1,4 @@
-#include "text/batches.h"
+#include "text/data/batches.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "ebb/error.h"
-#include "text/permutation.h"
+#include "text/data/permutation.h"
 
 namespace ebb::text {
 

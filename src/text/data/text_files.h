@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "text/documents.h"
-#include "text/read_only_file.h"
-#include "text/token_source.h"
+#include "text/data/documents.h"
+#include "text/data/read_only_file.h"
+#include "text/data/token_source.h"
 #include "text/tokenizer.h"
 
 namespace ebb::text {

@@ -1,4 +1,4 @@
-#include "text/read_only_file.h"
+#include "text/data/read_only_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

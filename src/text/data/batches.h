@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ebb/units.h"
-#include "text/token_source.h"
+#include "text/data/token_source.h"
 
 namespace ebb::text {
 

@@ -1,4 +1,4 @@
-#include "text/prefetch.h"
+#include "text/data/prefetch.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "text/text_files.h"
+#include "text/data/text_files.h"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ebb/units.h"
-#include "text/batches.h"
+#include "text/data/batches.h"
 
 namespace ebb::text {
 

@@ -1,4 +1,4 @@
-#include "text/documents.h"
+#include "text/data/documents.h"
 
 #include <fmt/format.h>
 
