@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kWeights = "model.safetensors";
 constexpr std::string_view kState = "state.safetensors";
 constexpr std::string_view kTraining = "training.json";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 std::string_view suffix_of(Plane plane) {
   switch (plane) {
@@ -119,7 +119,7 @@ std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesyst
   writer.write_json(kTraining, Json{{"format", "ebb training state"},
                                     {"version", kVersion},
                                     {"step", state.step},
-                                    {"data_position", state.data_position},
+                                    {"data_position", text::to_json(state.data_position)},
                                     {"seed", state.seed},
                                     {"numerics_key", state.numerics_key}});
   const std::filesystem::path published = writer.publish();
@@ -135,9 +135,16 @@ TrainingState read_training_state(io::FileSystem& files, const std::filesystem::
   }
   const Json json = parse_json(io::read_text(files, path, 16 * kMiB), path.string());
   try {
-    if (json.at("version").get<int>() != kVersion) throw FormatError("unknown version");
+    if (const int version = json.at("version").get<int>(); version != kVersion) {
+      throw FormatError(fmt::format(
+          "expected version {}, found {}{}", kVersion, version,
+          version == 1 ? ", which counts the data in samples that are no longer cut. Finish the "
+                         "run with the Ebb that began it, or start a new one from its weights with "
+                         "--model"
+                       : ""));
+    }
     return {.step = json.at("step").get<std::int64_t>(),
-            .data_position = json.at("data_position").get<std::int64_t>(),
+            .data_position = text::parse_position(json.at("data_position"), path.string()),
             .seed = json.at("seed").get<std::uint64_t>(),
             .numerics_key = json.at("numerics_key")};
   } catch (const std::exception& error) {

@@ -59,9 +59,9 @@ std::string describe_checkpoint(io::FileSystem& files, const std::filesystem::pa
   }
   if (files.exists(folder / "training.json")) {
     const engine::TrainingState state = engine::read_training_state(files, folder);
-    text +=
-        fmt::format("Training state: step {}, {} samples consumed, seed {}\n  numerics key: {}\n",
-                    state.step, state.data_position, state.seed, state.numerics_key.dump());
+    text += fmt::format("Training state: step {}, data at {}, seed {}\n  numerics key: {}\n",
+                        state.step, text::to_json(state.data_position).dump(), state.seed,
+                        state.numerics_key.dump());
   }
   return text;
 }

@@ -1,0 +1,42 @@
+#include "engine/model_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+#include "text/byte_tokenizer.h"
+
+namespace ebb::engine {
+
+ModelTokenizer load_tokenizer(const std::filesystem::path& model_folder, const std::string& given) {
+  const bool bytes = given == "bytes";
+  const std::filesystem::path folder = given.empty() ? model_folder : std::filesystem::path(given);
+  if (!bytes && !folder.empty() && text::has_tokenizer(folder)) {
+    return {.parts = text::load_tokenizer(folder), .folder = folder};
+  }
+  if (!bytes && !given.empty()) {
+    throw ConfigError(
+        fmt::format("--tokenizer {}: there is no tokenizer.json in it; give a folder that has one, "
+                    "or bytes",
+                    given));
+  }
+  ModelTokenizer found;
+  found.parts.tokenizer = std::make_unique<text::ByteTokenizer>();
+  return found;
+}
+
+ModelTokenizer find_tokenizer(const ModelSource& source, const std::string& given) {
+  ModelTokenizer found = load_tokenizer(source.folder, given);
+  const std::int64_t ids = found.tokenizer().vocabulary();
+  if (ids <= source.config.vocabulary) return found;
+  throw ConfigError(fmt::format(
+      "{}: the model's vocabulary of {} (vocab_size) is too small for the tokenizer's {} ({}); "
+      "give the tokenizer that belongs to the model (--tokenizer FOLDER), or a model whose "
+      "vocab_size is at least {}",
+      source.folder.empty() ? source.name : (source.folder / "config.json").string(),
+      source.config.vocabulary, ids,
+      found.folder.empty() ? "bytes, as the model brings no tokenizer.json"
+                           : (found.folder / "tokenizer.json").string(),
+      ids));
+}
+
+}  // namespace ebb::engine
