@@ -1,0 +1,52 @@
+// How much a template may do. Templates and conversations come from outside: each piece of work is
+// counted, so that a loop in a loop or a string that doubles itself ends in an error, not in a
+// machine that stands still.
+#pragma once
+
+#include <cstddef>
+
+namespace ebb::text::jinja {
+
+inline constexpr std::size_t kMostWork = 10'000'000;  // evaluated nodes and touched elements
+inline constexpr std::size_t kLongestText = std::size_t{64}
+                                            << 20;  // bytes, one string or the output
+inline constexpr std::size_t kLongestList = 1'000'000;
+inline constexpr std::size_t kLongestRange = 100'000;  // what Jinja's sandbox allows
+inline constexpr std::size_t kMostObjects = 10'000;    // namespaces and macros of one rendering
+inline constexpr int kDeepestValue = 100;              // lists in lists
+inline constexpr int kDeepestEvaluation = 1000;        // nodes in nodes, macros in macros
+inline constexpr int kDeepestSyntax = 100;             // brackets, blocks
+inline constexpr int kTallestExpression = 400;         // a + b + c + ...
+
+// Of one rendering, for one thread. Throws Failure when it is spent.
+class Budget {
+ public:
+  void spend(std::size_t work) {
+    if (work > left_) exhausted();
+    left_ -= work;
+  }
+
+  // Reading or writing so many bytes. Memory is quick: 64 of them are as much as one node.
+  void spend_bytes(std::size_t bytes) { spend(bytes / 64); }
+
+  // A new string: also bounded by itself.
+  void spend_text(std::size_t bytes) {
+    if (bytes > kLongestText) text_too_long();
+    spend_bytes(bytes);
+  }
+
+  // A new list.
+  void spend_list(std::size_t count) {
+    if (count > kLongestList) list_too_long();
+    spend(count);
+  }
+
+ private:
+  [[noreturn]] static void exhausted();
+  [[noreturn]] static void text_too_long();
+  [[noreturn]] static void list_too_long();
+
+  std::size_t left_ = kMostWork;
+};
+
+}  // namespace ebb::text::jinja
