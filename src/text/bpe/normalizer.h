@@ -1,0 +1,57 @@
+// What is done to a text before it is split: Unicode forms, replacements, a space in front.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "text/bpe/json_part.h"
+#include "text/bpe/pattern.h"
+#include "text/bpe/unicode_form.h"
+
+namespace ebb::text::bpe {
+
+// A text and whether its first character stands for the very beginning of what was encoded.
+struct Piece {
+  std::string_view text;
+  bool at_start = false;
+};
+
+// Immutable, so any thread may use it.
+class Normalizer {
+ public:
+  // The "normalizer" of tokenizer.json. Throws FormatError that names what is not supported.
+  explicit Normalizer(const JsonPart& tokenizer);
+
+  // The piece itself, or what became of it, which lies in `storage`. A step reads what the one
+  // before it wrote, so there are two places to write to.
+  Piece apply(Piece piece, std::array<std::string, 2>& storage, MatchScratch& scratch) const;
+
+ private:
+  struct Prepend {
+    std::string text;
+  };
+  struct Replace {
+    Pattern pattern;
+    std::string with;
+  };
+  struct Strip {
+    bool left = true;
+    bool right = true;
+  };
+  struct Lowercase {};
+  using Step = std::variant<UnicodeForm, Prepend, Replace, Strip, Lowercase>;
+
+  static Step read(const JsonPart& part);
+  static Piece run(UnicodeForm form, Piece piece, std::string& storage, MatchScratch&);
+  static Piece run(const Prepend& step, Piece piece, std::string& storage, MatchScratch&);
+  static Piece run(const Replace& step, Piece piece, std::string& storage, MatchScratch&);
+  static Piece run(const Strip& step, Piece piece, std::string& storage, MatchScratch&);
+  static Piece run(const Lowercase& step, Piece piece, std::string& storage, MatchScratch&);
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace ebb::text::bpe
