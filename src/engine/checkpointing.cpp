@@ -9,15 +9,12 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/safetensors.h"
 #include "ebb/error.h"
-#include "io/text_file.h"
 
 namespace ebb::engine {
 namespace {
 
 constexpr std::string_view kWeights = "model.safetensors";
 constexpr std::string_view kState = "state.safetensors";
-constexpr std::string_view kTraining = "training.json";
-constexpr int kVersion = 2;
 
 std::string_view suffix_of(Plane plane) {
   switch (plane) {
@@ -116,41 +113,10 @@ std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesyst
   write_file(files, writer, kWeights, store, true);
   write_file(files, writer, kState, store, false);
   writer.write_json("config.json", model::to_json(config, name_of(store.dtype())));
-  writer.write_json(kTraining, Json{{"format", "ebb training state"},
-                                    {"version", kVersion},
-                                    {"step", state.step},
-                                    {"data_position", text::to_json(state.data_position)},
-                                    {"seed", state.seed},
-                                    {"numerics_key", state.numerics_key}});
+  writer.write_json(kTrainingName, to_json(state));
   const std::filesystem::path published = writer.publish();
   checkpoint::keep_last(files, root, keep);
   return published;
-}
-
-TrainingState read_training_state(io::FileSystem& files, const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kTraining;
-  if (!files.exists(path)) {
-    throw FormatError(fmt::format(
-        "{}: this file is missing, so there is no training state to go on from", path.string()));
-  }
-  const Json json = parse_json(io::read_text(files, path, 16 * kMiB), path.string());
-  try {
-    if (const int version = json.at("version").get<int>(); version != kVersion) {
-      throw FormatError(fmt::format(
-          "expected version {}, found {}{}", kVersion, version,
-          version == 1 ? ", which counts the data in samples that are no longer cut. Finish the "
-                         "run with the Ebb that began it, or start a new one from its weights with "
-                         "--model"
-                       : ""));
-    }
-    return {.step = json.at("step").get<std::int64_t>(),
-            .data_position = text::parse_position(json.at("data_position"), path.string()),
-            .seed = json.at("seed").get<std::uint64_t>(),
-            .numerics_key = json.at("numerics_key")};
-  } catch (const std::exception& error) {
-    throw FormatError(fmt::format("{}: not a training state of this version of Ebb: {}",
-                                  path.string(), error.what()));
-  }
 }
 
 void load_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,

@@ -288,7 +288,7 @@ TEST(TrainingState, OfAnEarlierEbbIsRefused) {
   };
   EXPECT_THAT(
       refused(R"({"version": 1, "step": 3, "data_position": 14, "seed": 0, "numerics_key": {}})"),
-      AllOf(HasSubstr("training.json"), HasSubstr("expected version 2, found 1"),
+      AllOf(HasSubstr("training.json"), HasSubstr("version 2, found 1"),
             HasSubstr("start a new one from its weights")));
   EXPECT_THAT(
       refused(R"({"version": 2, "step": 3, "data_position": 14, "seed": 0, "numerics_key": {}})"),

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 #include "text/data/utf8.h"
 
@@ -15,9 +16,12 @@ constexpr std::string_view kExpected =
     "expected \"text\", or \"prompt\" and \"completion\", or \"messages\"";
 
 std::string keys_of(const Json& example) {
+  constexpr int most = 6;
   std::string keys;
+  int count = 0;
   for (const auto& [key, value] : example.items()) {
-    keys += fmt::format("{}\"{}\"", keys.empty() ? "" : ", ", key);
+    if (++count > most) return keys + ", ...";
+    keys += (keys.empty() ? "" : ", ") + in_quotes(key);
   }
   return keys.empty() ? "none" : keys;
 }
