@@ -10,12 +10,9 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weight_files.h"
 #include "ebb/error.h"
-#include "io/text_file.h"
 
 namespace ebb::engine {
 namespace {
-
-constexpr int kVersion = 1;
 
 std::string_view suffix_of(Plane plane) {
   switch (plane) {
@@ -115,34 +112,10 @@ std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesyst
   write_file(files, writer, kStateName, store, false);
   writer.write_json("config.json", config_to_save(companions, store.dtype()));
   for (const Companions::Copy& copy : companions.copies) writer.copy_file(copy.name, *copy.file);
-  writer.write_json(kTrainingName, Json{{"format", "ebb training state"},
-                                        {"version", kVersion},
-                                        {"step", state.step},
-                                        {"data_position", state.data_position},
-                                        {"seed", state.seed},
-                                        {"numerics_key", state.numerics_key}});
+  writer.write_json(kTrainingName, to_json(state));
   const std::filesystem::path published = writer.publish();
   checkpoint::keep_last(files, root, keep);
   return published;
-}
-
-TrainingState read_training_state(io::FileSystem& files, const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kTrainingName;
-  if (!files.exists(path)) {
-    throw FormatError(fmt::format(
-        "{}: this file is missing, so there is no training state to go on from", path.string()));
-  }
-  const Json json = parse_json(io::read_text(files, path, 16 * kMiB), path.string());
-  try {
-    if (json.at("version").get<int>() != kVersion) throw FormatError("unknown version");
-    return {.step = json.at("step").get<std::int64_t>(),
-            .data_position = json.at("data_position").get<std::int64_t>(),
-            .seed = json.at("seed").get<std::uint64_t>(),
-            .numerics_key = json.at("numerics_key")};
-  } catch (const std::exception& error) {
-    throw FormatError(fmt::format("{}: not a training state of this version of Ebb: {}",
-                                  path.string(), error.what()));
-  }
 }
 
 void load_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,

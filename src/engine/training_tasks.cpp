@@ -137,7 +137,6 @@ void TrainingTasks::forward(TaskRun& run) {
 
 void TrainingTasks::head(TaskRun& run) {
   run.at(Role::scratch, work().scratch);
-  const auto tokens = static_cast<double>(work().tokens * work().micro_batches);
   const model::HeadMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
       .embedding = run.read(Role::head_weights, work().blocks[0].parameters * work().weight_bytes),
@@ -145,7 +144,7 @@ void TrainingTasks::head(TaskRun& run) {
       .tied_sum = run.at(Role::tied_sum, work().tied_sum),
       .loss = reinterpret_cast<double*>(run.at(Role::report, 8 * work().micro_batches)) +
               run.task.micro,
-      .scale = static_cast<float>(1.0 / tokens)};
+      .scale = static_cast<float>(1.0 / static_cast<double>(numbers_[slot(run.step)].counted))};
   decoder_.head(runtime_.model_ops(), memory, run.read(Role::input, work().input), ids(run, true),
                 run.at(Role::residual, work().input), run.carver(Role::work));
 }
@@ -268,8 +267,8 @@ void TrainingTasks::norm(TaskRun& run) {
   double loss = 0;
   for (std::int64_t m = 0; m < work().micro_batches; ++m)
     loss += reinterpret_cast<double*>(report)[m];
-  const auto tokens = static_cast<double>(work().tokens * work().micro_batches);
-  results_[slot(run.step)] = {.loss = loss / tokens, .norm = norm.value};
+  results_[slot(run.step)] = {.loss = loss / static_cast<double>(numbers_[slot(run.step)].counted),
+                              .norm = norm.value};
   *reinterpret_cast<StepScale*>(run.at(Role::host_scale, sizeof(StepScale))) = norm.scale;
   if (norm.scale.apply == 0) {
     const std::int64_t bad = norm.first_bad_tensor;

@@ -19,7 +19,8 @@ namespace ebb::engine {
 
 // What differs from step to step.
 struct StepNumbers {
-  std::int64_t step = 0;  // from 1
+  std::int64_t step = 0;     // from 1
+  std::int64_t counted = 0;  // targets that the loss is the mean of, over all micro-batches
   kernels::AdamWStep decaying;
   kernels::AdamWStep resting;
 };

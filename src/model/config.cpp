@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 
 namespace ebb::model {
@@ -49,7 +50,7 @@ class Fields {
  private:
   [[noreturn]] void wrong(const char* key, std::string_view expected) const {
     throw FormatError(fmt::format("{}: '{}' should be {}, found {}", where_, key, expected,
-                                  json_.at(key).dump().substr(0, 80)));
+                                  in_quotes(json_.at(key).dump())));
   }
 
   const Json& json_;
@@ -70,7 +71,7 @@ double read_rope_theta(const Fields& fields, std::string_view where) {
     const Fields inner(*rope, where);
     const std::string type = inner.string("rope_type", inner.string("type", "default"));
     if (type != "default")
-      refuse(where, fmt::format("{} of type '{}' is not supported", key, type));
+      refuse(where, fmt::format("{} of type {} is not supported", key, in_quotes(type)));
     theta = inner.number("rope_theta", theta);
   }
   return theta;
@@ -83,10 +84,10 @@ Config parse_config(const Json& json, std::string_view where) {
   Config config;
   config.family = fields.string("model_type", "");
   if (config.family != "llama" && config.family != "qwen2") {
-    refuse(where, fmt::format("model_type '{}' is not supported", config.family));
+    refuse(where, fmt::format("model_type {} is not supported", in_quotes(config.family)));
   }
   if (const auto act = fields.string("hidden_act", "silu"); act != "silu") {
-    refuse(where, fmt::format("hidden_act '{}' is not supported", act));
+    refuse(where, fmt::format("hidden_act {} is not supported", in_quotes(act)));
   }
   if (fields.boolean("use_sliding_window", false))
     refuse(where, "use_sliding_window is not supported");

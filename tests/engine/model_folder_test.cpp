@@ -268,7 +268,7 @@ class RoundTripTest : public ModelFolderTest {
         find_companions(files, find_model(files, model.string()), model, names);
     return save_checkpoint(
         files, folder / "run", run.store(), companions,
-        {.step = run.steps_done(), .data_position = 0, .seed = 0, .numerics_key = {}}, 2);
+        {.step = run.steps_done(), .data_position = {}, .seed = 0, .numerics_key = {}}, 2);
   }
 
   std::filesystem::path model = folder / "model";

@@ -246,10 +246,9 @@ Evaluator::Flow Evaluator::run_if(const If& statement, const ScopePtr& scope, st
 
 Evaluator::Flow Evaluator::run_for(const For& statement, const ScopePtr& scope, std::string& out) {
   auto loop = std::make_shared<Loop>(*this, statement, evaluate(*statement.iterable, scope), scope);
-  bool visited = false;
+  bool finished = false;
   ScopePtr inner;
   while (auto item = loop->advance()) {
-    visited = true;
     // A macro may have kept the last one; else it serves again.
     if (!inner || inner.use_count() > 1)
       inner = std::make_shared<Scope>(scope);
@@ -257,9 +256,12 @@ Evaluator::Flow Evaluator::run_for(const For& statement, const ScopePtr& scope, 
       inner->clear();
     inner->set(statement.loop, loop);
     assign(statement.target, *item, *inner);
-    if (execute(statement.body, inner, out) == Flow::leave_loop) break;
+    const Flow flow = execute(statement.body, inner, out);
+    if (flow == Flow::leave_loop) break;
+    // Jinja takes the other branch unless some item came to the end of the body.
+    if (flow == Flow::on) finished = true;
   }
-  if (visited) return Flow::on;
+  if (finished) return Flow::on;
   return execute(statement.otherwise, std::make_shared<Scope>(scope), out);
 }
 

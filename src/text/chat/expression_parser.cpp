@@ -128,13 +128,13 @@ ExpressionPtr ExpressionParser::expression(bool with_choice) {
   return with_choice ? choice() : either();
 }
 
-ExpressionPtr ExpressionParser::tuple(bool with_choice, std::string_view end, bool in_brackets) {
+ExpressionPtr ExpressionParser::tuple(bool with_choice, bool in_brackets) {
   const int line = current().line;
   std::vector<ExpressionPtr> items;
   bool is_tuple = false;
   const auto at_end = [&] {
     return current().kind == Kind::print_end || current().kind == Kind::block_end ||
-           current().is_sign(")") || (!end.empty() && current().is_name(end));
+           current().is_sign(")");
   };
   while (!at_end()) {
     items.push_back(expression(with_choice));
@@ -309,7 +309,7 @@ ExpressionPtr ExpressionParser::primary() {
   if (token.is_sign("{")) return dict();
   if (!token.is_sign("(")) fail(fmt::format("unexpected {}", described(token)));
   next();
-  ExpressionPtr inner = tuple(true, {}, true);
+  ExpressionPtr inner = tuple(true, true);
   expect_sign(")");
   return inner;
 }

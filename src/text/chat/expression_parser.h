@@ -32,8 +32,8 @@ class ExpressionParser {
   }
 
   ExpressionPtr expression(bool with_choice = true);
-  // One expression, or several with commas between them. Ends also before the name `end`.
-  ExpressionPtr tuple(bool with_choice = true, std::string_view end = {}, bool in_brackets = false);
+  // One expression, or several with commas between them; in brackets also none.
+  ExpressionPtr tuple(bool with_choice = true, bool in_brackets = false);
   // `| name(...)`, with the bar at hand.
   Apply filter(ExpressionPtr input);
   // An expression that is printed, where filters 'safe' change nothing. Elsewhere they would: text

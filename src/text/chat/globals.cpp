@@ -83,7 +83,8 @@ Entries entries_of(std::string_view function, const Arguments& arguments, Budget
       budget.spend_list(dict->entries.size());
       entries = dict->entries;
     } else {
-      for (const Value& pair : iterate(given, budget)->items) {
+      const auto pairs = iterate(given, budget);
+      for (const Value& pair : pairs->items) {
         const auto parts = iterate(pair, budget);
         if (parts->items.size() != 2)
           throw Failure(fmt::format("'{}' needs pairs of a key and a value", function));

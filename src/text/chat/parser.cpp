@@ -130,7 +130,7 @@ class Parser : private ExpressionParser {
     const int line = current().line;
     loop.target = target(false);
     expect_name("in");
-    loop.iterable = tuple(false, "recursive");
+    loop.iterable = tuple(false);
     if (skip_name("if")) loop.condition = expression();
     if (current().is_name("recursive")) fail("'recursive' loops are not supported");
     ++loops_;
@@ -238,7 +238,7 @@ class Parser : private ExpressionParser {
     all.is_tuple = true;
     all.items.push_back(std::move(first));
     while (skip_sign(",")) {
-      if (current().is_name("in") || current().is_sign(")")) break;
+      if (current().is_sign(")")) break;
       all.items.push_back(one_target(with_attributes));
     }
     return all;

@@ -144,7 +144,8 @@ Value unique(const Value& self, const Arguments& arguments, Budget& budget) {
   const Value* path = bound.unless_none(1);
   Entries seen;
   Items kept;
-  for (const Value& item : iterate(self, budget)->items) {
+  const auto items = iterate(self, budget);
+  for (const Value& item : items->items) {
     Value key = path ? follow(item, *path, budget) : item;
     if (!bound.truth(0)) key = without_case(key, budget);
     const std::size_t before = seen.size();

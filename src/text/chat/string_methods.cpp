@@ -57,7 +57,7 @@ Items split_at_spaces(std::string_view text, std::int64_t most) {
   text = strip_left(text);
   while (!text.empty()) {
     if (most-- == 0) {
-      parts.emplace_back(strip_right(text));
+      parts.emplace_back(text);
       break;
     }
     std::size_t end = 0;
@@ -202,7 +202,8 @@ Value join(const Value& self, const Arguments& arguments, Budget& budget) {
   const std::string& separator = *self.if_string();
   std::string out;
   bool first = true;
-  for (const Value& item : iterate(*bound[0], budget)->items) {
+  const auto items = iterate(*bound[0], budget);
+  for (const Value& item : items->items) {
     const auto* text = item.if_string();
     if (!text) throw Failure(fmt::format("'join' needs strings, not '{}'", item.type_name()));
     budget.spend(1);

@@ -128,7 +128,8 @@ Value join(const Value& self, const Arguments& arguments, Budget& budget) {
   const Value* path = bound.unless_none(1);
   std::string out;
   bool first = true;
-  for (const Value& item : iterate(self, budget)->items) {
+  const auto items = iterate(self, budget);
+  for (const Value& item : items->items) {
     budget.spend(1);
     if (!std::exchange(first, false)) {
       budget.spend_text(separator.size());
