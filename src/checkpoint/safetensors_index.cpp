@@ -7,9 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/manifest.h"
-#include "checkpoint/safetensors_header.h"
 #include "base/in_quotes.h"
+#include "checkpoint/manifest.h"
 #include "ebb/error.h"
 #include "io/text_file.h"
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/safetensors_header.h"
 #include "base/in_quotes.h"
 #include "ebb/error.h"
 

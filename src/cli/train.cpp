@@ -44,7 +44,8 @@ void add_train(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("train", "Train a model under memory limits");
   const std::shared_ptr<TrainOptions> options = add_train_flags(*verb);
   auto summary = std::make_shared<std::string>();
-  verb->add_option("--data", options->data, "Text files, or folders of them")->required();
+  verb->add_option("--data", options->data, "Text, JSONL and token files, or folders of them")
+      ->required();
   verb->add_option("--out", options->out, "Folder for checkpoints and the log; new or empty")
       ->required();
   verb->add_option("--save-every", options->save_every,

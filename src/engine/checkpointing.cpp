@@ -14,7 +14,6 @@
 namespace ebb::engine {
 namespace {
 
-
 std::string_view suffix_of(Plane plane) {
   switch (plane) {
     case Plane::weight: return "";

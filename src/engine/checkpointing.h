@@ -12,7 +12,7 @@
 
 namespace ebb::engine {
 
-// The states' file, beside the model's.
+// Masters' low halves and moments, in a file beside the weights.
 inline constexpr std::string_view kStateName = "state.safetensors";
 
 // Publishes `root`/step-... atomically and returns it: a model's folder that others can load, too;

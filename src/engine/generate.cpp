@@ -75,7 +75,7 @@ void check_room(const GenerateOptions& options, std::size_t prompt, const model:
 
 // What came out, beside the numbers.
 struct Output {
-  std::vector<std::int32_t> ids;  // with the one that ended the text
+  std::vector<std::int32_t> ids;  // without the one that ended the text
   std::string text;
   std::string ended_by = "length";
 };
@@ -143,11 +143,11 @@ GenerateSummary generate(const GenerateOptions& options,
   };
   while (wanted && summary.tokens < options.max_tokens) {
     const std::int32_t next = engine::sample(logits, settings.sampling, generator.length());
-    output.ids.push_back(next);
     if (std::find(settings.stops.begin(), settings.stops.end(), next) != settings.stops.end()) {
       output.ended_by = "stop";
       break;
     }
+    output.ids.push_back(next);
     ++summary.tokens;
     // Models have a few ids more than their tokenizers, so that sizes are round.
     if (next < tokenizer.vocabulary()) {

@@ -32,9 +32,9 @@ class Fields {
   std::optional<std::int64_t> integer(const char* key) const {
     const Json* value = find(key);
     if (value == nullptr) return std::nullopt;
-    const bool good = value->is_number_unsigned() && value->get<std::uint64_t>() <= INT64_MAX;
-    if (!good) wrong(key, "a whole number from 0");
-    return value->get<std::int64_t>();
+    const std::int64_t number = value->is_number_integer() ? value->get<std::int64_t>() : -1;
+    if (number < 0) wrong(key, "a whole number from 0");
+    return number;
   }
   bool boolean(const char* key) const {
     const Json* value = find(key);
@@ -48,10 +48,10 @@ class Fields {
     constexpr std::size_t most = 1024;
     std::vector<std::int32_t> ids;
     for (const Json& id : value->is_array() ? *value : Json::array({*value})) {
-      const bool good = id.is_number_unsigned() && ids.size() < most &&
-                        id.get<std::uint64_t>() <= std::numeric_limits<std::int32_t>::max();
-      if (!good) wrong(key, "a token's id or a list of them");
-      ids.push_back(id.get<std::int32_t>());
+      const std::int64_t number = id.is_number_integer() ? id.get<std::int64_t>() : -1;
+      const bool good = number >= 0 && number <= std::numeric_limits<std::int32_t>::max();
+      if (!good || ids.size() == most) wrong(key, "a token's id or a list of them");
+      ids.push_back(static_cast<std::int32_t>(number));
     }
     return ids;
   }

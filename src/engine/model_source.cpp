@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/in_quotes.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/safetensors_header.h"
 #include "checkpoint/weight_files.h"
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
@@ -18,7 +18,6 @@
 
 namespace ebb::engine {
 namespace {
-
 
 constexpr std::string_view kPreset = "preset:";
 

@@ -15,6 +15,9 @@ struct RunFigures {
   std::vector<double> losses;  // of the steps of this run
   std::vector<double> step_seconds;
   std::int64_t tokens = 0;
+  std::int64_t counted_tokens = 0;  // of them, targets that carry loss
+  std::int64_t cut_examples = 0;    // that were longer than a row
+  std::int64_t cut_tokens = 0;      // that they lost
   double seconds_waiting_for_data = 0;
 };
 

@@ -10,31 +10,19 @@
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
 #include "engine/model_source.h"
+#include "engine/model_tokenizer.h"
 #include "engine/numerics_key.h"
 #include "engine/settings.h"
 #include "engine/step_log.h"
 #include "engine/summary.h"
+#include "engine/training_data.h"
 #include "engine/training_run.h"
 #include "io/posix_file_system.h"
 #include "plan/explain.h"
-#include "text/byte_tokenizer.h"
-#include "text/prefetch.h"
-#include "text/text_files.h"
 
 namespace ebb {
 namespace engine {
 namespace {
-
-void check_vocabulary(const model::Config& config, const text::Tokenizer& tokenizer,
-                      const std::string& model) {
-  if (config.vocabulary < tokenizer.vocabulary()) {
-    throw ConfigError(
-        fmt::format("--model {}: its vocabulary of {} is too small for the {} tokenizer's {}; give "
-                    "a model whose vocab_size is at least {}",
-                    model, config.vocabulary, tokenizer.name(), tokenizer.vocabulary(),
-                    tokenizer.vocabulary()));
-  }
-}
 
 // The checkpoint to go on from, if the user asked for one and there is one.
 std::optional<std::filesystem::path> find_start(io::FileSystem& files, const TrainOptions& options,
@@ -89,12 +77,13 @@ class Session {
         observer_(observer),
         runtime_(options.device, check_threads(options.threads)),
         source_(find_model(files_, options.model)),
-        companions_(find_companions(files_, source_, {}, {})),
-        data_({options.data.begin(), options.data.end()}, tokenizer_),
+        tokenizer_(find_tokenizer(source_, options.tokenizer)),
+        companions_(find_companions(files_, source_, tokenizer_.folder, tokenizer_.parts.files)),
         settings_(training_settings(options, source_.config, runtime_.device())),
-        batches_(data_, {.sequence = options.sequence, .rows = options.micro_batch}, options.seed) {
-    check_vocabulary(source_.config, tokenizer_, options.model);
-    key_ = numerics_key(runtime_, settings_, options.seed, data_.digest());
+        data_(options, tokenizer_, source_.config.vocabulary, runtime_.threads(),
+              [&observer](const std::string& text) { observer.note(text); }) {
+    settings_.host_extra += data_.memory_bytes();
+    key_ = numerics_key(runtime_, settings_, options.seed, data_.key());
   }
 
   TrainSummary run() {
@@ -103,9 +92,6 @@ class Session {
       restore_state(*start);
     } else if (options_.verify) {
       verify_model(files_, source_);
-    }
-    for (const text::SkippedFile& skipped : data_.skipped()) {
-      observer_.note(fmt::format("Not trained on: {} ({})", skipped.path.string(), skipped.reason));
     }
     TrainingRun run(runtime_, settings_);
     observer_.note(plan::explain(run.plan()));
@@ -165,7 +151,7 @@ class Session {
       return;
     }
     const auto accumulate = static_cast<int>(options_.accumulate);
-    text::Prefetcher prefetch(batches_, state_.data_position, kBatchesAhead * accumulate, 1);
+    text::Prefetcher prefetch = data_.batches(state_.data_position);
     auto before = std::chrono::steady_clock::now();
     while (state_.step < options_.steps && !stopped_) {
       std::vector<text::Batch> batches;
@@ -176,6 +162,7 @@ class Session {
       before = now;
       state_.step = run.steps_done();
       state_.data_position = batches.back().position_after;
+      count_data(batches);
       tell(run, log, result, seconds);
       stopped_ = observer_.stop_requested();
       if (options_.save_every > 0 && state_.step % options_.save_every == 0) {
@@ -198,6 +185,20 @@ class Session {
               ? "No checkpoint was saved yet: --save-every N keeps one every N steps."
               : fmt::format("The last checkpoint is {}: --resume goes on from it.", checkpoint_)));
     }
+  }
+
+  void count_data(std::span<const text::Batch> batches) {
+    const bool told = figures_.cut_examples > 0;
+    for (const text::Batch& batch : batches) {
+      figures_.counted_tokens += batch.counted;
+      figures_.cut_examples += batch.cut_examples;
+      figures_.cut_tokens += batch.cut_tokens;
+    }
+    if (told || figures_.cut_examples == 0) return;
+    observer_.note(fmt::format(
+        "{} of the examples of step {} were longer than --sequence {} and lost {} tokens at their "
+        "ends; there may be more. A larger --sequence keeps them whole, the summary counts all.",
+        figures_.cut_examples, state_.step, options_.sequence, figures_.cut_tokens));
   }
 
   void tell(TrainingRun& run, StepLog& log, const StepResult& result, double seconds) {
@@ -238,11 +239,10 @@ class Session {
   io::PosixFileSystem files_;
   Runtime runtime_;
   ModelSource source_;
+  ModelTokenizer tokenizer_;
   Companions companions_;
-  text::ByteTokenizer tokenizer_;
-  text::TextFiles data_;
   TrainingSettings settings_;
-  text::Batches batches_;
+  TrainingData data_;
   Json key_;
   TrainingState state_;
   RunFigures figures_;

@@ -16,7 +16,7 @@
 #include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "plan/planner.h"
-#include "text/batches.h"
+#include "text/data/batch.h"
 
 namespace ebb::engine {
 

@@ -9,7 +9,7 @@
 namespace ebb::engine {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 // Takes members of the file with errors that name them.
 class Reader {
@@ -51,7 +51,7 @@ Json to_json(const TrainingState& state) {
   return {{"format", "ebb training state"},
           {"version", kVersion},
           {"step", state.step},
-          {"data_position", state.data_position},
+          {"data_position", text::to_json(state.data_position)},
           {"seed", state.seed},
           {"numerics_key", state.numerics_key}};
 }
@@ -64,10 +64,19 @@ TrainingState read_training_state(io::FileSystem& files, const std::filesystem::
   }
   const Json json = parse_json(io::read_text(files, path, 16 * kMiB), path.string());
   const Reader reader(json, path);
-  reader.expect("version", reader.whole_number("version") == kVersion, "1");
+  const std::int64_t version = reader.whole_number("version");
+  if (version == 1) {
+    throw FormatError(fmt::format(
+        "{}: expected a training state of version {}, found 1, which counts the data in samples "
+        "that are no longer cut. Finish the run with the Ebb that began it, or start a new one "
+        "from "
+        "its weights with --model.",
+        path.string(), kVersion));
+  }
+  reader.expect("version", version == kVersion, std::to_string(kVersion));
   TrainingState state;
   state.step = reader.whole_number("step");
-  state.data_position = reader.whole_number("data_position");
+  state.data_position = text::parse_position(reader.member("data_position"), path.string());
   state.seed = reader.unsigned_number("seed");
   state.numerics_key = reader.member("numerics_key");
   reader.expect("numerics_key", state.numerics_key.is_object(), "an object");

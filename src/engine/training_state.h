@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "io/file_system.h"
+#include "text/data/position.h"
 
 namespace ebb::engine {
 
@@ -14,8 +15,8 @@ inline constexpr std::string_view kTrainingName = "training.json";
 
 struct TrainingState {
   std::int64_t step = 0;
-  std::int64_t data_position = 0;  // samples consumed
-  std::uint64_t seed = 0;          // the whole random state: all draws are counters under it
+  text::DataPosition data_position;
+  std::uint64_t seed = 0;  // the whole random state: all draws are counters under it
   Json numerics_key;
 };
 

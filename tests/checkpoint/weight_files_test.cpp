@@ -117,7 +117,8 @@ TEST(SafetensorsIndexTest, DamagedTextIsAnErrorOrAValidIndex) {
 class WeightFilesTest : public testing::Test {
  protected:
   void SetUp() override {
-    write_safetensors(files, folder / "model-1.safetensors", {bytes_tensor("a"), bytes_tensor("c")});
+    write_safetensors(files, folder / "model-1.safetensors",
+                      {bytes_tensor("a"), bytes_tensor("c")});
     write_safetensors(files, folder / "model-2.safetensors", {bytes_tensor("b")});
     write_text(files, folder / std::string(kIndexName), kIndex);
   }
@@ -163,7 +164,8 @@ TEST_F(WeightFilesTest, FilesThatDoNotMatchTheIndex) {
   write_safetensors(files, folder / "model-2.safetensors", {});
   refused("tensor 'b' should be in 'model-2.safetensors', and is not");
   write_safetensors(files, folder / "model-2.safetensors", {bytes_tensor("a"), bytes_tensor("b")});
-  refused("tensor 'a' should be in 'model-1.safetensors' alone, and is also in 'model-2.safetensors'");
+  refused(
+      "tensor 'a' should be in 'model-1.safetensors' alone, and is also in 'model-2.safetensors'");
   write_text(files, folder / "model-2.safetensors", "short");
   EXPECT_THAT(refusal(), HasSubstr("model-2.safetensors' is not a valid safetensors file"));
 }

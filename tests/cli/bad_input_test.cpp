@@ -44,8 +44,8 @@ TEST_F(BadInput, Data) {
   const auto with = [&](const std::string& path) {
     return Arguments{"train", "--model", "preset:tiny", "--out", at("out"), "--data", path};
   };
-  expect_refused(with(at("empty.txt")), {"empty.txt", "it is empty", "give a text file"});
-  expect_refused(with(at("nothing")), {"nothing", "give a text file"});
+  expect_refused(with(at("empty.txt")), {"empty.txt", "it is empty", "give a file"});
+  expect_refused(with(at("nothing")), {"nothing", "give a file"});
   expect_refused(with(at("nowhere")), {"nowhere", "does not exist", "give the path"});
   expect_refused(with(at("short.txt")), {"4 tokens", "too few", "give more data", "at most 3"});
   expect_refused(with(data) + Arguments{"--sequence", "4000000"}, {"4000000", "give more data"});
@@ -109,7 +109,8 @@ TEST_F(BadInput, UnknownAndMissingFlags) {
   expect_refused({"plan"}, {"--model", "required", "ebb plan --help"});
   expect_refused({"generate"}, {"--model", "required"});
   expect_refused({"inspect"}, {"path", "required"});
-  expect_refused({"sail"}, {"'sail' is not a verb", "train, plan, generate, inspect and probe"});
+  expect_refused({"sail"},
+                 {"'sail' is not a verb", "train, plan, generate, inspect, tokenize and probe"});
   expect_refused({}, {"ebb --help"});
 }
 
@@ -440,7 +441,7 @@ TEST_F(BadResume, OtherSettings) {
   expect_refused(Arguments{"train", "--model", "preset:tiny", "--data", at("other.txt"), "--out",
                            run, "--resume"} +
                      batch(4),
-                 {"data: ", "now", advice});
+                 {"data.digest: ", "now", advice});
 }
 
 }  // namespace

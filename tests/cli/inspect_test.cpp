@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "cli/small_commands.h"
+#include "plan/profile.h"
 
 namespace ebb::cli {
 namespace {
@@ -129,23 +130,45 @@ TEST_F(InspectTest, AnIndex) {
 
 TEST_F(InspectTest, Jsonl) {
   const std::string path = at("data.jsonl");
-  write_file(path, R"({"text": "a"}
-{"prompt": "a", "completion": "b"}
-{"messages": []}
+  write_file(path, R"({"prompt": "a", "completion": "b", "id": 1}
+{"prompt": "c", "completion": "d"}
 )");
-  EXPECT_THAT(shown(path, "jsonl"), AllOf(HasSubstr("3 lines"), HasSubstr("1 with messages"),
-                                          HasSubstr("1 with prompt and completion"),
-                                          HasSubstr("keys: completion, messages, prompt, text"),
-                                          HasSubstr("Ebb can train on it")));
+  EXPECT_THAT(shown(path, "jsonl"),
+              AllOf(HasSubstr("2 lines of prompt and completion"),
+                    HasSubstr("keys: completion, id, prompt"), HasSubstr("Ebb can train on it")));
+  EXPECT_EQ(as_json(path)["keys"]["prompt"], 2);
+  write_file(path, R"({"messages": [{"role": "user", "content": "a"}, )"
+                   R"({"role": "assistant", "content": "b"}]})");
+  EXPECT_THAT(shown(path), AllOf(HasSubstr("1 lines of messages"), HasSubstr("can train on it")));
   write_file(path, "{\"text\": \"a\"}\n\n{\"txt\": 1}\nnot json\n[1]\n{\"text\": \"\xff\"}");
-  EXPECT_THAT(shown(path),
-              AllOf(HasSubstr("6 lines"), HasSubstr("line 2: it is empty"),
-                    HasSubstr("line 3: expected 'text'"), HasSubstr("found txt"),
-                    HasSubstr("line 4: not JSON"), HasSubstr("line 5: expected a JSON"),
-                    HasSubstr("line 6: not JSON in UTF-8"), HasSubstr("5 lines are wrong")));
+  EXPECT_THAT(
+      shown(path),
+      AllOf(HasSubstr("6 lines of text"), HasSubstr("line 2: it is empty"),
+            HasSubstr("line 3: \"text\" is missing"), HasSubstr("'txt'"),
+            HasSubstr("line 4: this is not JSON"), HasSubstr("line 5: expected a JSON"),
+            HasSubstr("line 6, byte 11: 0xff is not UTF-8"), HasSubstr("5 lines are wrong")));
+  EXPECT_EQ(as_json(path)["bad_lines"], 5);
   // Known by its content, too.
   write_file(at("records"), "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
   EXPECT_THAT(shown(at("records"), "jsonl"), HasSubstr("2 lines"));
+}
+
+TEST_F(InspectTest, TokenFiles) {
+  const Finished made =
+      run_ebb({"tokenize", "--tokenizer", "bytes", "--data", data, "--out", at("data.tokens")});
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(shown(at("data.tokens"), "token file"),
+              AllOf(HasSubstr("Token file of Ebb: "), HasSubstr("tokens of 2 bytes"),
+                    HasSubstr("ids below 257"), HasSubstr("--data " + at("data.tokens"))));
+  EXPECT_EQ(as_json(at("data.tokens"))["tokens"], read_file(data).size() + 1);
+}
+
+TEST_F(InspectTest, Profiles) {
+  plan::Profile profile = plan::rough_cpu_profile(4);
+  profile.device = "cpu";
+  write_file(at("machine.json"), plan::to_json(profile).dump());
+  EXPECT_THAT(shown(at("machine.json"), "profile of a machine"),
+              AllOf(HasSubstr("Machine: "), HasSubstr("matmul flop/s"), HasSubstr("4 threads")));
 }
 
 TEST_F(InspectTest, Texts) {

@@ -41,8 +41,8 @@ class ModelFolder : public SmallCommands {
   }
 
   Finished generate(const Arguments& more) const {
-    return run_ebb(
-        Arguments{"generate", "--model", model, "--dtype", "fp32", "--max-tokens", "8"} + more);
+    return run_ebb(Arguments{"generate", "--model", model, "--dtype", "fp32", "--max-tokens", "8"} +
+                   more);
   }
   Json generated(const Arguments& more) const {
     const Finished end = generate(more + Arguments{"--json"});
@@ -62,14 +62,12 @@ TEST_F(ModelFolder, GenerateUsesItsTokenizerAndItsSettings) {
   json = generated({"--prompt", "Hello there"});
   EXPECT_EQ(json["temperature"], 0);
   EXPECT_EQ(json["ended_by"], "length");
-  // What was the third token now ends the text, and is among the ids.
+  // What was the third token now ends the text.
   const int third = json["ids"][2];
-  write_file(model + "/generation_config.json",
-             Json{{"eos_token_id", {third, 1039}}}.dump());
+  write_file(model + "/generation_config.json", Json{{"eos_token_id", {third, 1039}}}.dump());
   const Json stopped = generated({"--prompt", "Hello there"});
   EXPECT_EQ(stopped["ended_by"], "stop");
-  EXPECT_EQ(stopped["ids"].back(), third);
-  EXPECT_LE(stopped["ids"].size(), 3u);
+  EXPECT_LE(stopped["ids"].size(), 2u);
 }
 
 TEST_F(ModelFolder, ChatGoesThroughTheTemplate) {

@@ -268,7 +268,7 @@ class RoundTripTest : public ModelFolderTest {
         find_companions(files, find_model(files, model.string()), model, names);
     return save_checkpoint(
         files, folder / "run", run.store(), companions,
-        {.step = run.steps_done(), .data_position = 0, .seed = 0, .numerics_key = {}}, 2);
+        {.step = run.steps_done(), .data_position = {}, .seed = 0, .numerics_key = {}}, 2);
   }
 
   std::filesystem::path model = folder / "model";
@@ -300,7 +300,8 @@ TEST_F(RoundTripTest, WeightsComeBackEqual) {
     load_checkpoint(files, saved, again.store());
     EXPECT_EQ(again.store().weights_digest(), run.store().weights_digest());
     const Weights trained = load_all(files, saved);
-    EXPECT_NE(trained.at("model.norm.weight").values, stored.at("model.norm.weight").values);
+    const std::string name = "model.layers.0.self_attn.q_proj.weight";
+    EXPECT_NE(trained.at(name).values, stored.at(name).values);
   }
 }
 

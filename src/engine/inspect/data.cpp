@@ -2,13 +2,16 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
+#include <optional>
 
 #include <fmt/ranges.h>
 
 #include "ebb/error.h"
 #include "engine/inspect/report.h"
-#include "text/documents.h"
+#include "text/byte_tokenizer.h"
+#include "text/data/documents.h"
+#include "text/data/examples.h"
+#include "text/data/token_file.h"
 #include "text/utf8_stream.h"
 
 namespace ebb::engine {
@@ -57,9 +60,29 @@ class Utf8Check {
   bool good_ = true;
 };
 
-// What the lines of a JSONL file are made of.
+std::string_view name_of(text::Form form) {
+  switch (form) {
+    case text::Form::texts: return "text";
+    case text::Form::completions: return "prompt and completion";
+    case text::Form::conversations: return "messages";
+    default: return "other";
+  }
+}
+
+// The lines of a JSONL file, each read as training would read it. Only what the model brings is
+// missing: bytes stand for its tokenizer, a plain list for its chat template.
 class Lines {
  public:
+  explicit Lines(std::string file) : file_(std::move(file)) {
+    encoding_.tokenizer = &tokenizer_;
+    encoding_.vocabulary = tokenizer_.vocabulary();
+    encoding_.chat = [](const Json& messages, bool) {
+      std::string text;
+      for (const Json& message : messages) text += message.dump() + "\n";
+      return text;
+    };
+  }
+
   void feed(std::string_view piece) {
     while (!piece.empty()) {
       const std::size_t end = piece.find('\n');
@@ -74,53 +97,40 @@ class Lines {
   }
 
   std::int64_t count() const { return count_; }
-  const std::map<std::string, std::int64_t>& shapes() const { return shapes_; }
+  std::optional<text::Form> form() const { return form_; }
   const std::map<std::string, std::int64_t>& keys() const { return keys_; }
   const std::vector<std::string>& problems() const { return problems_; }
   std::int64_t bad() const { return bad_; }
 
  private:
-  void problem(const std::string& what) {
-    ++bad_;
-    if (problems_.size() < kMostProblems) {
-      problems_.push_back(fmt::format("line {}: {}", count_, what));
-    }
-  }
-
   void take() {
     ++count_;
     const std::string line = std::exchange(line_, {});
-    if (line.size() > kMaxLineBytes) return problem("longer than 16 MiB");
-    if (line.find_first_not_of(" \t\r") == std::string::npos) return problem("it is empty");
-    Json json;
+    const std::string where = fmt::format("'{}', line {}", file_, count_);
     try {
-      json = parse_json(line, "");
-    } catch (const Error&) {
-      return problem("not JSON in UTF-8");
-    }
-    if (!json.is_object()) return problem("expected a JSON object");
-    const auto has = [&](const char* key) { return json.contains(key); };
-    std::vector<std::string> names;
-    for (const auto& [key, value] : json.items()) {
-      names.push_back(printable(key));
-      if (keys_.size() < 100 || keys_.contains(key)) ++keys_[key];
-    }
-    if (has("messages")) {
-      ++shapes_["messages"];
-    } else if (has("prompt") && has("completion")) {
-      ++shapes_["prompt and completion"];
-    } else if (has("text")) {
-      ++shapes_["text"];
-    } else {
-      problem(fmt::format("expected 'text', 'prompt' and 'completion', or 'messages', found {}",
-                          printable(fmt::format("{}", fmt::join(names, ", ")))));
+      if (line.size() > kMaxLineBytes) throw FormatError(where + ": longer than 16 MiB");
+      if (line.find_first_not_of(" \t\r") == std::string::npos) {
+        throw FormatError(where + ": it is empty; remove it");
+      }
+      const Json json = text::parse_example(line, where);
+      for (const auto& [key, value] : json.items()) {
+        if (keys_.size() < 100 || keys_.contains(key)) ++keys_[key];
+      }
+      if (!form_) form_ = text::form_of(json, where);
+      text::encode_example(json, *form_, encoding_, where);
+    } catch (const Error& error) {
+      ++bad_;
+      if (problems_.size() < kMostProblems) problems_.push_back(error.what());
     }
   }
 
+  std::string file_;
+  text::ByteTokenizer tokenizer_;
+  text::Encoding encoding_;
   std::string line_;
   std::int64_t count_ = 0;
   std::int64_t bad_ = 0;
-  std::map<std::string, std::int64_t> shapes_;
+  std::optional<text::Form> form_;  // of the first good line, which all must have
   std::map<std::string, std::int64_t> keys_;
   std::vector<std::string> problems_;
 };
@@ -129,7 +139,7 @@ class Lines {
 
 void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem::path& path) {
   const auto file = files.open(path);
-  Lines lines;
+  Lines lines(path.string());
   const Bytes scanned = scan(*file, [&](std::string_view piece) { lines.feed(piece); });
   if (scanned == file->size()) lines.finish();
   report.json["kind"] = "jsonl";
@@ -137,11 +147,12 @@ void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem
   report.json["bytes_scanned"] = scanned;
   report.json["lines"] = lines.count();
   report.json["keys"] = lines.keys();
-  report.json["shapes"] = lines.shapes();
+  report.json["form"] = lines.form() ? Json(name_of(*lines.form())) : Json();
   report.json["problems"] = lines.problems();
   report.json["bad_lines"] = lines.bad();
-  report.line("JSONL: {} lines{}", lines.count(), share(scanned, file->size()));
-  for (const auto& [shape, count] : lines.shapes()) report.line("  {} with {}", count, shape);
+  report.line("JSONL: {} lines{}{}", lines.count(),
+              lines.form() ? fmt::format(" of {}", name_of(*lines.form())) : "",
+              share(scanned, file->size()));
   std::vector<std::string> keys;
   for (const auto& [key, count] : lines.keys()) keys.push_back(printable(key));
   report.line("  keys: {}", fmt::join(keys, ", "));
@@ -152,6 +163,22 @@ void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem
     report.line("Ebb cannot train on it as it is: {} lines are wrong; mend or remove them",
                 lines.bad());
   }
+}
+
+void describe_tokens(Report& report, const std::filesystem::path& path) {
+  const text::TokenLayout layout = text::read_token_layout(text::SourceFile(path));
+  report.json["kind"] = "token file";
+  report.json["format"] = layout.format;
+  report.json["tokens"] = layout.tokens;
+  report.json["bytes_a_token"] = layout.width;
+  report.json["vocabulary"] = layout.vocabulary == 0 ? Json() : Json(layout.vocabulary);
+  report.json["tokenizer"] = layout.tokenizer.empty() ? Json() : Json(layout.tokenizer);
+  report.json["loss_mask"] = layout.mask.has_value();
+  report.line("Token file of {}: {} tokens of {} bytes{}", layout.format, layout.tokens,
+              layout.width, layout.mask ? ", with a mask of those that carry loss" : "");
+  if (layout.vocabulary > 0) report.line("  ids below {}", layout.vocabulary);
+  if (!layout.tokenizer.empty()) report.line("  made with tokenizer {}", layout.tokenizer);
+  report.line("Ebb can train on it: --data {}", path.string());
 }
 
 void describe_text(Report& report, io::FileSystem& files, const std::filesystem::path& path) {

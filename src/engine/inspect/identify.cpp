@@ -1,6 +1,7 @@
 #include "engine/inspect/identify.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 
 #include "ebb/error.h"
 #include "io/text_file.h"
+#include "text/data/token_file.h"
 
 namespace ebb::engine {
 namespace {
@@ -32,29 +34,81 @@ bool looks_like_safetensors(const std::string& head) {
   throw FormatError(fmt::format(
       "{}: {}. Ebb knows: folders of models, runs, checkpoints and texts; .safetensors files and "
       "their index; config.json, generation_config.json, tokenizer.json; a checkpoint's "
-      "manifest.json and training.json; JSONL and text files to train on; preset:NAME.",
+      "manifest.json and training.json; profiles of machines; JSONL, text and token files to train "
+      "on; preset:NAME.",
       path.string(), found));
 }
 
-// The root's keys and plain values; what lies deeper is read and forgotten.
-nlohmann::json parse_root(const std::string& text) {
-  const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    return depth <= 1;
-  };
-  return nlohmann::json::parse(text, shallow, false);
+// The keys of a JSON object, without building the rest of it: a file may be large.
+class RootKeys final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool is_object = false;  // one, and nothing behind it
+  std::set<std::string, std::less<>> keys;
+  std::string format;
+
+  bool has(std::string_view key) const { return keys.contains(key); }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(std::int64_t) override { return true; }
+  bool number_unsigned(std::uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool string(std::string& value) override {
+    if (depth_ == 1 && key_ == "format") format = std::move(value);
+    return true;
+  }
+  bool key(std::string& name) override {
+    if (depth_ != 1) return true;
+    key_ = std::move(name);
+    if (keys.size() < kMostKeys) keys.insert(key_);
+    return true;
+  }
+  bool start_object(std::size_t) override {
+    is_object |= depth_ == 0;
+    ++depth_;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    ++depth_;
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    is_object = false;
+    return false;
+  }
+
+ private:
+  static constexpr std::size_t kMostKeys = 4096;
+
+  std::int64_t depth_ = 0;
+  std::string key_;
+};
+
+RootKeys read_root(const std::string& text) {
+  RootKeys root;
+  nlohmann::json::sax_parse(text, &root);
+  return root;
 }
 
-FileKind identify_object(const nlohmann::json& root, const std::filesystem::path& path) {
-  const auto has = [&](const char* key) { return root.contains(key); };
-  const nlohmann::json format = root.value("format", nlohmann::json());
-  if (has("weight_map")) return FileKind::index;
-  if (has("model") && has("added_tokens")) return FileKind::tokenizer;
-  if (has("tokenizer_class") || has("chat_template")) return FileKind::tokenizer;
-  if (format == "ebb-checkpoint") return FileKind::manifest;
-  if (format == "ebb training state") return FileKind::training_state;
-  if (has("model_type") || has("architectures")) return FileKind::config;
-  if (has("messages") || has("prompt") || has("text")) return FileKind::jsonl;
-  if (has("eos_token_id") || has("do_sample") || has("temperature")) {
+FileKind identify_object(const RootKeys& root, const std::filesystem::path& path) {
+  if (root.has("weight_map")) return FileKind::index;
+  if (root.has("model") && root.has("added_tokens")) return FileKind::tokenizer;
+  if (root.has("tokenizer_class") || root.has("chat_template")) return FileKind::tokenizer;
+  if (root.format == "ebb-checkpoint") return FileKind::manifest;
+  if (root.format == "ebb training state") return FileKind::training_state;
+  if (root.has("matmul_flops")) return FileKind::profile;
+  if (root.has("model_type") || root.has("architectures")) return FileKind::config;
+  if (root.has("messages") || root.has("prompt") || root.has("text")) return FileKind::jsonl;
+  if (root.has("eos_token_id") || root.has("do_sample") || root.has("temperature")) {
     return FileKind::generation_config;
   }
   refuse(path, "JSON, but of no kind that Ebb knows");
@@ -67,6 +121,7 @@ FileKind identify(io::FileSystem& files, const std::filesystem::path& path) {
   const std::string suffix = path.extension().string();
   if (suffix == ".safetensors" || looks_like_safetensors(head)) return FileKind::safetensors;
   if (suffix == ".jsonl" || suffix == ".ndjson") return FileKind::jsonl;
+  if (text::is_token_file(head)) return FileKind::tokens;
   if (head.starts_with("GGUF")) {
     refuse(path, "a GGUF file, which Ebb does not read; bring the model's safetensors files");
   }
@@ -81,11 +136,10 @@ FileKind identify(io::FileSystem& files, const std::filesystem::path& path) {
   const bool json = suffix == ".json" || (first != std::string::npos && head[first] == '{');
   if (!json) return FileKind::text;
   if (files.open(path)->size() > kMaxJsonBytes) return FileKind::jsonl;
-  const nlohmann::json root = parse_root(io::read_text(files, path, kMaxJsonBytes));
-  if (root.is_object()) return identify_object(root, path);
-  if (suffix == ".json") refuse(path, root.is_discarded() ? "this is not JSON" : "no JSON object");
-  const nlohmann::json line = parse_root(head.substr(0, head.find('\n')));
-  return line.is_object() ? FileKind::jsonl : FileKind::text;
+  const RootKeys root = read_root(io::read_text(files, path, kMaxJsonBytes));
+  if (root.is_object) return identify_object(root, path);
+  if (suffix == ".json") refuse(path, "expected one JSON object");
+  return read_root(head.substr(0, head.find('\n'))).is_object ? FileKind::jsonl : FileKind::text;
 }
 
 }  // namespace ebb::engine

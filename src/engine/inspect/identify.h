@@ -15,7 +15,9 @@ enum class FileKind {
   tokenizer,
   manifest,
   training_state,
+  profile,
   jsonl,
+  tokens,
   text,
 };
 

@@ -1,5 +1,6 @@
 #include "ebb/inspect.h"
 
+#include "base/in_quotes.h"
 #include "checkpoint/folder.h"
 #include "ebb/error.h"
 #include "engine/inspect/identify.h"
@@ -30,6 +31,8 @@ void describe_file(Report& report, io::FileSystem& files, const std::filesystem:
     case FileKind::tokenizer: return describe_tokenizer(report, files, folder);
     case FileKind::manifest: return describe_checkpoint(report, files, folder);
     case FileKind::training_state: return describe_training_state(report, files, folder);
+    case FileKind::profile: return describe_profile(report, files, path);
+    case FileKind::tokens: return describe_tokens(report, path);
     case FileKind::jsonl: return describe_jsonl(report, files, path);
     case FileKind::text: return describe_text(report, files, path);
   }
@@ -38,12 +41,8 @@ void describe_file(Report& report, io::FileSystem& files, const std::filesystem:
 }  // namespace
 
 std::string printable(std::string_view text) {
-  constexpr std::size_t most = 200;
-  std::string shown(text.substr(0, most));
-  for (char& c : shown) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return shown + (text.size() > most ? "..." : "");
+  const std::string quoted = in_quotes(text);
+  return quoted.substr(1, quoted.size() - 2);
 }
 
 }  // namespace engine

@@ -2,29 +2,18 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 #include "engine/inspect/report.h"
 #include "io/text_file.h"
+#include "text/bpe/json_part.h"
 #include "text/tokenizer_folder.h"
 
 namespace ebb::engine {
 namespace {
 
-constexpr Bytes kMaxTokenizerBytes = 64 * kMiB;
+constexpr Bytes kMaxTokenizerBytes = 256 * kMiB;
 constexpr std::string_view kSample = "Hello, world! 1234";
-
-// With keys in a tree: a vocabulary has hundreds of thousands of them.
-nlohmann::json parse(io::FileSystem& files, const std::filesystem::path& path) {
-  constexpr int deepest = 64;
-  const auto bounded = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > deepest) throw FormatError(path.string() + ": JSON nested too deep");
-    return true;
-  };
-  nlohmann::json json =
-      nlohmann::json::parse(io::read_text(files, path, kMaxTokenizerBytes), bounded, false);
-  if (!json.is_object()) throw FormatError(path.string() + ": expected a JSON object");
-  return json;
-}
 
 // "BPE", "ByteLevel", "Sequence of Split, ByteLevel"; nothing where there is none.
 std::string type_of(const nlohmann::json& part) {
@@ -89,7 +78,11 @@ void describe_tokenizer(Report& report, io::FileSystem& files,
   if (!report.json.contains("kind")) report.json["kind"] = "tokenizer";
   Json& json = report.json["tokenizer"];
   json = Json::object();
-  add_file(report, parse(files, folder / "tokenizer.json"), json);
+  const std::filesystem::path path = folder / "tokenizer.json";
+  const nlohmann::json root = text::bpe::parse_document(
+      io::read_text(files, path, kMaxTokenizerBytes), in_quotes(path.string()));
+  if (!root.is_object()) throw FormatError(path.string() + ": expected a JSON object");
+  add_file(report, root, json);
   try {
     add_use(report, text::load_tokenizer(folder), json);
   } catch (const Error& error) {

@@ -25,7 +25,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return run(data, size, kBytesPerByte, [](std::string_view text) {
     const engine::TrainingState state = read(text);
     require(text.find('\0') == std::string_view::npos, "nothing is hidden behind a zero byte");
-    require(state.step >= 0 && state.data_position >= 0, "a run goes on from a step from 0");
+    const text::DataPosition& at = state.data_position;
+    require(state.step >= 0 && at.epoch >= 0 && at.item >= 0 && at.token >= 0,
+            "a run goes on from a step and a position from 0");
     require(state.numerics_key.is_object(), "a numerics key has fields to compare");
     const engine::TrainingState again = read(engine::to_json(state).dump());
     require(again.step == state.step && again.data_position == state.data_position &&

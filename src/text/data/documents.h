@@ -11,6 +11,7 @@ struct DocumentPath {
   std::filesystem::path path;
   // Below the folder that was given, or the file's own name: the same wherever the data lies.
   std::string name;
+  bool given = false;  // by itself, not found in a folder
 };
 
 struct SkippedFile {

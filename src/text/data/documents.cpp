@@ -1,4 +1,4 @@
-#include "text/documents.h"
+#include "text/data/documents.h"
 
 #include <fmt/format.h>
 
@@ -60,16 +60,16 @@ DocumentPaths find_documents(const std::vector<fs::path>& paths) {
     if (fs::is_directory(status)) {
       walk(path, "", out);
     } else if (fs::is_regular_file(status)) {
-      out.found.push_back({path, path.filename().string()});
+      out.found.push_back({path, path.filename().string(), true});
     } else if (fs::exists(status)) {
       throw ConfigError(
-          fmt::format("the data '{}' is neither a file nor a folder; give a text file "
-                      "or a folder of text files",
+          fmt::format("the data '{}' is neither a file nor a folder; give a file or a folder of "
+                      "files",
                       path.string()));
     } else if (status.type() == fs::file_type::not_found) {
       throw ConfigError(
-          fmt::format("the data '{}' does not exist; give the path of a text file or "
-                      "of a folder of text files",
+          fmt::format("the data '{}' does not exist; give the path of a file or of a folder of "
+                      "files",
                       path.string()));
     } else {
       throw IoError(
