@@ -232,6 +232,7 @@ TEST(TextFilesErrors, ATokenizerWhoseTokensAreNotBytes) {
     std::int32_t vocabulary() const override { return 1; }
     std::int32_t end_of_text() const override { return 0; }
     std::string name() const override { return "words"; }
+    std::optional<std::int32_t> id_of(std::string_view) const override { return std::nullopt; }
   };
   const TemporaryFolder folder;
   const fs::path file = folder.write("1", "a");
