@@ -68,7 +68,8 @@ TrainingState read_training_state(io::FileSystem& files, const std::filesystem::
   if (version == 1) {
     throw FormatError(fmt::format(
         "{}: expected a training state of version {}, found 1, which counts the data in samples "
-        "that are no longer cut. Finish the run with the Ebb that began it, or start a new one from "
+        "that are no longer cut. Finish the run with the Ebb that began it, or start a new one "
+        "from "
         "its weights with --model.",
         path.string(), kVersion));
   }

@@ -84,8 +84,9 @@ TEST_P(BpeGolden, AgreesOnEveryHardString) {
     if (hash_of(ids, back) == expected) continue;
     std::string theirs = "not kept for this string";
     if (i < family()["ids"].size()) theirs = family()["ids"][i].dump();
-    ADD_FAILURE() << "string " << i << ": " << shown(text) << "\n  our ids " << fmt::format("{}", ids)
-                  << "\n  theirs  " << theirs << "\n  decoded " << shown(back);
+    ADD_FAILURE() << "string " << i << ": " << shown(text) << "\n  our ids "
+                  << fmt::format("{}", ids) << "\n  theirs  " << theirs << "\n  decoded "
+                  << shown(back);
     if (++failures == 5) FAIL() << "more are not shown";
   }
 }

@@ -77,7 +77,8 @@ void TokenFinder::add(std::string_view text, std::size_t token) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     auto& children = nodes_[node].children;
-    const auto found = std::ranges::lower_bound(children, byte, {}, [](auto& x) { return x.first; });
+    const auto found =
+        std::ranges::lower_bound(children, byte, {}, [](auto& x) { return x.first; });
     if (found != children.end() && found->first == byte) {
       node = found->second;
       continue;
@@ -90,8 +91,7 @@ void TokenFinder::add(std::string_view text, std::size_t token) {
   if (nodes_[node].token < 0) nodes_[node].token = static_cast<std::int64_t>(token);
 }
 
-std::optional<TokenFinder::Match> TokenFinder::next(std::string_view text,
-                                                    std::size_t from) const {
+std::optional<TokenFinder::Match> TokenFinder::next(std::string_view text, std::size_t from) const {
   for (std::size_t begin = from; begin < text.size(); ++begin) {
     if (!first_[static_cast<unsigned char>(text[begin])]) continue;
     std::optional<Match> longest;
@@ -135,9 +135,10 @@ AddedTokens::AddedTokens(const JsonPart& tokenizer, const Normalizer& normalizer
         token.sought = normalizer.apply({token.content, true}, storage, scratch).text;
       }
       if (token.sought.empty()) {
-        list.refuse(fmt::format("normalizing leaves nothing of the added token '{}'; set its "
-                                "\"normalized\" to false",
-                                token.content));
+        list.refuse(
+            fmt::format("normalizing leaves nothing of the added token '{}'; set its "
+                        "\"normalized\" to false",
+                        token.content));
       }
       finders_[token.normalized].add(token.sought, i);
     }

@@ -20,7 +20,8 @@ constexpr std::array kDecisive = {"added_tokens", "normalizer", "pre_tokenizer",
 constexpr std::size_t kKeptScratches = 64;
 
 constexpr std::array<std::string_view, 8> kEndsOfText = {
-    "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "<|im_end|>", "[EOS]", "<|end|>"};
+    "<|endoftext|>", "<|end_of_text|>", "</s>",  "<eos>",
+    "<|eot_id|>",    "<|im_end|>",      "[EOS]", "<|end|>"};
 
 std::string digest_of(const JsonPart& file, std::int32_t end_of_text) {
   Digest digest;
@@ -123,9 +124,10 @@ void BpeTokenizer::find_end_of_text(const JsonPart& file, std::string_view spell
   if (!spelled.empty()) {
     const auto id = id_of(spelled);
     if (!id) {
-      file.refuse(fmt::format("the end-of-text token '{}' that tokenizer_config.json names is not "
-                              "in the vocabulary",
-                              spelled));
+      file.refuse(
+          fmt::format("the end-of-text token '{}' that tokenizer_config.json names is not "
+                      "in the vocabulary",
+                      spelled));
     }
     end_of_text_ = *id;
     return;
@@ -152,17 +154,19 @@ std::optional<std::int32_t> BpeTokenizer::id_of(std::string_view token) const {
 std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
   constexpr std::size_t kMostBytes = std::size_t{1} << 31;  // places in a word are 32-bit numbers
   if (text.size() >= kMostBytes) {
-    throw ConfigError(fmt::format("a text of {} bytes is too long to be tokenized in one piece; "
-                                  "split it into texts below {} bytes",
-                                  text.size(), kMostBytes));
+    throw ConfigError(
+        fmt::format("a text of {} bytes is too long to be tokenized in one piece; "
+                    "split it into texts below {} bytes",
+                    text.size(), kMostBytes));
   }
   Lease lease(*this);
   Scratch& scratch = lease.get();
   std::vector<std::int32_t> ids;
   ids.reserve(text.size() / 3);
   const auto token = [&](std::int32_t id) { ids.push_back(id); };
-  added_.split({as_utf8(text, scratch.repaired), true}, false, scratch.match,
-               [&](Piece piece) { encode_piece(piece, scratch, ids); }, token);
+  added_.split(
+      {as_utf8(text, scratch.repaired), true}, false, scratch.match,
+      [&](Piece piece) { encode_piece(piece, scratch, ids); }, token);
   return ids;
 }
 
@@ -170,9 +174,9 @@ void BpeTokenizer::encode_piece(Piece piece, Scratch& scratch,
                                 std::vector<std::int32_t>& out) const {
   piece = normalizer_.apply(piece, scratch.normalized, scratch.match);
   const auto word = [&](std::string_view w) { model_.encode(w, scratch.model, out); };
-  added_.split(piece, true, scratch.match,
-               [&](Piece p) { pre_tokenizer_.split(p, scratch.match, word); },
-               [&](std::int32_t id) { out.push_back(id); });
+  added_.split(
+      piece, true, scratch.match, [&](Piece p) { pre_tokenizer_.split(p, scratch.match, word); },
+      [&](std::int32_t id) { out.push_back(id); });
 }
 
 std::string BpeTokenizer::decode(std::span<const std::int32_t> ids) const {

@@ -41,7 +41,8 @@ struct Steps {
 
 std::string one_character(const JsonPart& part) {
   const std::string& text = part.text();
-  if (text.empty() || character_bytes(text[0]) != text.size()) part.refuse("expected one character");
+  if (text.empty() || character_bytes(text[0]) != text.size())
+    part.refuse("expected one character");
   return text;
 }
 
@@ -52,8 +53,8 @@ Strip read_strip(const JsonPart& part) {
 }
 
 Metaspace read_metaspace(const JsonPart& part) {
-  const std::string prefix = part.text_or(
-      "prepend_scheme", part.flag_or("add_prefix_space", true) ? "always" : "never");
+  const std::string prefix =
+      part.text_or("prepend_scheme", part.flag_or("add_prefix_space", true) ? "always" : "never");
   return {one_character(part.at("replacement")), prefix != "never"};
 }
 
@@ -85,9 +86,10 @@ Steps read(const JsonPart& tokenizer) {
       steps.tokens.emplace_back(ReadBytes{});
       fused = true;
     } else if (bytes) {
-      part.refuse(fmt::format("the decoder '{}' right behind ByteFallback is not supported; put a "
-                              "Fuse between them",
-                              type));
+      part.refuse(
+          fmt::format("the decoder '{}' right behind ByteFallback is not supported; put a "
+                      "Fuse between them",
+                      type));
     } else if (type == "ByteFallback") {
       steps.tokens.emplace_back(ByteFallback{});
       bytes = true;
@@ -98,9 +100,10 @@ Steps read(const JsonPart& tokenizer) {
     } else if (type == "Strip") {
       steps.tokens.emplace_back(read_strip(part));
     } else {
-      part.refuse(fmt::format("the decoder '{}' is not supported; ByteLevel, ByteFallback, Fuse, "
-                              "Metaspace, Replace, Strip and Sequence are",
-                              type));
+      part.refuse(
+          fmt::format("the decoder '{}' is not supported; ByteLevel, ByteFallback, Fuse, "
+                      "Metaspace, Replace, Strip and Sequence are",
+                      type));
     }
   }
   return steps;

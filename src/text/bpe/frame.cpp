@@ -6,8 +6,8 @@ namespace ebb::text::bpe {
 
 namespace {
 
-// A template for one text: [{"SpecialToken": {"id": NAME}}, {"Sequence": {"id": "A"}}, ...], and the
-// ids of the names beside it.
+// A template for one text: [{"SpecialToken": {"id": NAME}}, {"Sequence": {"id": "A"}}, ...], and
+// the ids of the names beside it.
 Frame read_template(const JsonPart& part, std::int32_t vocabulary) {
   Frame frame;
   bool behind = false;
@@ -35,9 +35,10 @@ Frame read_frame(const JsonPart& tokenizer, std::int32_t vocabulary) {
     const std::string& type = part.type();
     if (type == "ByteLevel") continue;  // it only moves offsets
     if (type != "TemplateProcessing") {
-      part.refuse(fmt::format("the post-processor '{}' is not supported; ByteLevel, "
-                              "TemplateProcessing and Sequence are",
-                              type));
+      part.refuse(
+          fmt::format("the post-processor '{}' is not supported; ByteLevel, "
+                      "TemplateProcessing and Sequence are",
+                      type));
     }
     // Each one frames what those before it made.
     const Frame outer = read_template(part, vocabulary);

@@ -93,8 +93,8 @@ bool Model::split_units(std::string_view word, ModelScratch& scratch) const {
   std::string spelled;
   for (std::size_t at = 0; at < word.size();) {
     const std::size_t begin = at;
-    scratch.units.push_back({static_cast<std::uint32_t>(begin),
-                             static_cast<std::uint32_t>(scratch.ids.size())});
+    scratch.units.push_back(
+        {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(scratch.ids.size())});
     std::int32_t id;
     if (bytes_) {
       id = alphabet_[static_cast<unsigned char>(word[at++])];

@@ -83,9 +83,9 @@ class Model {
   bool byte_fallback_ = false;
   bool ignore_merges_ = false;  // a word that is a token stays one, whatever the merges say
   bool fuse_unknown_ = false;
-  bool has_unknown_ = false;                // if not, unknown characters vanish
-  std::int32_t unknown_ = -1;               // -1: named, but not a token
-  std::vector<std::int32_t> alphabet_;      // of each byte, or of each character below 2^16; -1: none
+  bool has_unknown_ = false;            // if not, unknown characters vanish
+  std::int32_t unknown_ = -1;           // -1: named, but not a token
+  std::vector<std::int32_t> alphabet_;  // of each byte, or of each character below 2^16; -1: none
   std::array<std::int32_t, 256> fallback_;  // the token of each byte; -1: none
   // Pairs of characters that stand side by side within a token, as bits under their hash. Between
   // others no merge ever happens, so a long word falls apart into short ones there.

@@ -67,9 +67,10 @@ void Model::read_vocabulary(const JsonPart& part) {
   vocabulary_.reserve(part.json().size());
   for (const auto& [token, value] : part.json().items()) {
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= taken.size()) {
-      part.refuse(fmt::format("the token '{}' has the id {}; with {} tokens, ids from 0 to {} are "
-                              "accepted",
-                              token, value.dump(), part.json().size(), taken.size() - 1));
+      part.refuse(
+          fmt::format("the token '{}' has the id {}; with {} tokens, ids from 0 to {} are "
+                      "accepted",
+                      token, value.dump(), part.json().size(), taken.size() - 1));
     }
     const auto id = value.get<std::int32_t>();
     if (taken[static_cast<std::size_t>(id)]) {
@@ -94,7 +95,8 @@ void Model::read_alphabet() {
       if (character < alphabet_.size()) alphabet_[character] = id;
     }
   }
-  for (std::size_t byte = 0; byte < 256; ++byte) fallback_[byte] = find(fmt::format("<0x{:02X}>", byte));
+  for (std::size_t byte = 0; byte < 256; ++byte)
+    fallback_[byte] = find(fmt::format("<0x{:02X}>", byte));
 }
 
 void Model::read_merges(const JsonPart& part) {

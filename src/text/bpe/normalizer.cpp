@@ -90,8 +90,8 @@ Piece Normalizer::run(const Lowercase&, Piece piece, std::string& storage, Match
   storage.clear();
   for (std::size_t at = 0; at < piece.text.size();) {
     const char32_t character = next_character(piece.text, at);
-    append_character(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))),
-                     storage);
+    append_character(
+        static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))), storage);
     // The one character whose small form is two: a dotted capital I.
     if (character == 0x130) append_character(0x307, storage);
   }

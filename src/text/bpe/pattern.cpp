@@ -130,15 +130,15 @@ bool Pattern::next(std::string_view text, std::size_t from, MatchScratch& scratc
   }
   MatchScratch::State& state = *scratch.state_;
   const std::size_t steps = kLeastSteps + kStepsPerByte * text.size();
-  pcre2_set_match_limit(state.context.get(), static_cast<std::uint32_t>(std::min<std::size_t>(
-                                                 steps, std::numeric_limits<std::uint32_t>::max())));
+  pcre2_set_match_limit(state.context.get(),
+                        static_cast<std::uint32_t>(std::min<std::size_t>(
+                            steps, std::numeric_limits<std::uint32_t>::max())));
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  const int found =
-      compiled_->jit
-          ? pcre2_jit_match(compiled_->code.get(), subject, text.size(), from, 0, state.data.get(),
-                            state.context.get())
-          : pcre2_match(compiled_->code.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK,
-                        state.data.get(), state.context.get());
+  const int found = compiled_->jit
+                        ? pcre2_jit_match(compiled_->code.get(), subject, text.size(), from, 0,
+                                          state.data.get(), state.context.get())
+                        : pcre2_match(compiled_->code.get(), subject, text.size(), from,
+                                      PCRE2_NO_UTF_CHECK, state.data.get(), state.context.get());
   if (found == PCRE2_ERROR_NOMATCH) return false;
   if (found < 0) {
     throw FormatError(fmt::format("{}: the pattern gives up on a text of {} bytes at offset {}: {}",

@@ -38,9 +38,7 @@ class Translation {
         case '(': open(); break;
         case ')': close(); break;
         case '{': count(); break;
-        default:
-          out_.push_back(c);
-          ++at_;
+        default: out_.push_back(c); ++at_;
       }
     }
     return std::move(out_);
@@ -130,10 +128,9 @@ class Translation {
     }
     const bool category = std::ranges::find(kCategories, name) != kCategories.end();
     // With PCRE2 a bare script is the longer list of script extensions.
-    const bool script =
-        name.size() > 2 && std::ranges::all_of(name, [](unsigned char c) {
-          return std::isalpha(c) || c == '_';
-        });
+    const bool script = name.size() > 2 && std::ranges::all_of(name, [](unsigned char c) {
+                          return std::isalpha(c) || c == '_';
+                        });
     if (!category && !script) refuse(fmt::format("the property '{}'", name));
     // Without regard to case PCRE2 takes these three as "a letter that has case".
     if (!caseless_.empty() && caseless_.back() && (name == "Lu" || name == "Ll" || name == "Lt")) {
@@ -161,7 +158,8 @@ class Translation {
   }
 
   void open() {
-    constexpr std::array<std::string_view, 6> kGroups = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
+    constexpr std::array<std::string_view, 6> kGroups = {"(?:",  "(?=",  "(?!",
+                                                         "(?<=", "(?<!", "(?>"};
     const bool outer = !caseless_.empty() && caseless_.back();
     if (follows("(?i:")) {
       caseless_.push_back(true);
@@ -186,7 +184,8 @@ class Translation {
     std::size_t end = at_ + 1;
     const auto digits = [&] {
       const std::size_t first = end;
-      while (end < pattern_.size() && std::isdigit(static_cast<unsigned char>(pattern_[end]))) ++end;
+      while (end < pattern_.size() && std::isdigit(static_cast<unsigned char>(pattern_[end])))
+        ++end;
       return end - first;
     };
     if (digits() == 0) refuse("a '{' that is no count");

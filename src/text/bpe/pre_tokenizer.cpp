@@ -47,9 +47,9 @@ void PreTokenizer::read(const JsonPart& part) {
     steps_.emplace_back(Split{Pattern(part.at("pattern")), read_delimiter(part.at("behavior")),
                               part.flag_or("invert", false)});
   } else if (type == "Digits") {
-    steps_.emplace_back(Split{Pattern::of_pcre2(R"(\p{N})"),
-                              part.flag_or("individual_digits", false) ? Delimiter::isolated
-                                                                       : Delimiter::contiguous});
+    steps_.emplace_back(Split{
+        Pattern::of_pcre2(R"(\p{N})"),
+        part.flag_or("individual_digits", false) ? Delimiter::isolated : Delimiter::contiguous});
   } else if (type == "Whitespace") {
     steps_.emplace_back(Split{Pattern(R"(\w+|[^\w\s]+)", part.place()), Delimiter::removed, true});
   } else if (type == "WhitespaceSplit") {
@@ -61,8 +61,8 @@ void PreTokenizer::read(const JsonPart& part) {
       part.at("replacement").refuse("expected one character");
     }
     // Older files have a flag where newer ones have a name.
-    const std::string prefix = part.text_or(
-        "prepend_scheme", part.flag_or("add_prefix_space", true) ? "always" : "never");
+    const std::string prefix =
+        part.text_or("prepend_scheme", part.flag_or("add_prefix_space", true) ? "always" : "never");
     if (prefix == "first") {
       step.prefix = Prefix::first;
     } else if (prefix == "always" || prefix == "never") {
@@ -76,10 +76,10 @@ void PreTokenizer::read(const JsonPart& part) {
       steps_.emplace_back(Split{Pattern::of_literal(replacement), Delimiter::with_next});
     }
   } else {
-    part.refuse(fmt::format(
-        "the pre-tokenizer '{}' is not supported; ByteLevel, Split, Digits, Metaspace, "
-        "Whitespace, WhitespaceSplit and Sequence are",
-        type));
+    part.refuse(
+        fmt::format("the pre-tokenizer '{}' is not supported; ByteLevel, Split, Digits, Metaspace, "
+                    "Whitespace, WhitespaceSplit and Sequence are",
+                    type));
   }
 }
 
@@ -157,8 +157,8 @@ void PreTokenizer::apply(const Metaspace& step, Piece piece, MatchScratch&, Sink
   std::string changed;
   changed.reserve(piece.text.size() + piece.text.size() / 2 + step.replacement.size());
   const bool prefixed = piece.text.starts_with(' ') || piece.text.starts_with(step.replacement);
-  if (!prefixed && (step.prefix == Prefix::always ||
-                    (step.prefix == Prefix::first && piece.at_start))) {
+  if (!prefixed &&
+      (step.prefix == Prefix::always || (step.prefix == Prefix::first && piece.at_start))) {
     changed += step.replacement;
   }
   for (const char c : piece.text) {

@@ -24,8 +24,8 @@ int combining_class(utf8proc_int32_t character) {
 }
 
 void decompose(char32_t character, UnicodeForm form, std::vector<utf8proc_int32_t>& out) {
-  const auto options = static_cast<utf8proc_option_t>(
-      UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (is_compatible(form) ? UTF8PROC_COMPAT : 0));
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+                                                      (is_compatible(form) ? UTF8PROC_COMPAT : 0));
   std::array<utf8proc_int32_t, 32> buffer;  // the longest decomposition has 18 characters
   int boundary = 0;
   const utf8proc_ssize_t count =
