@@ -150,7 +150,7 @@ TEST_F(DataTest, BadLines) {
   write_file(at("bad.jsonl"), "{\"question\": \"a\", \"answer\": \"b\"}\n");
   expect_refused(
       train_on(at("bad.jsonl"), at("out"), 2),
-      {"bad.jsonl', line 1", "\"question\", \"answer\"", "\"prompt\" and \"completion\""});
+      {"bad.jsonl', line 1", "'question', 'answer'", "\"prompt\" and \"completion\""});
   write_file(at("bad.jsonl"), "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n");
   expect_refused(train_on(at("bad.jsonl"), at("out"), 2),
                  {"bad.jsonl', line 1", "chat template", "\"prompt\", \"completion\""});
