@@ -32,14 +32,13 @@ struct Gelu {
 // As 1 + tanh(u) = 2 / (1 + exp(-2 u)), this is x times the sigmoid of 2 u, which keeps the small
 // values of the left tail that 1 + tanh(u) would cancel.
 struct GeluTanh {
-  static constexpr float kLinear = 1.5957691216057308f;    // of 2 u: 2 sqrt(2 / pi)
+  static constexpr float kLinear = 1.5957691216057308f;  // of 2 u: 2 sqrt(2 / pi)
   static constexpr float kCubic = kLinear * 0.044715f;
   static __device__ float twice_u(float x) { return x * fmaf(kCubic * x, x, kLinear); }
   static __device__ float value(float x) { return x / (1.0f + expf(-twice_u(x))); }
 
   float x, sigmoid;
-  __device__ explicit GeluTanh(float at)
-      : x(at), sigmoid(1.0f / (1.0f + expf(-twice_u(at)))) {}
+  __device__ explicit GeluTanh(float at) : x(at), sigmoid(1.0f / (1.0f + expf(-twice_u(at)))) {}
   __device__ float times_value(float d) const { return d * (x * sigmoid); }
   __device__ float times_slope(float d) const {
     const float steepness = fmaf(3.0f * kCubic * x, x, kLinear);  // of 2 u

@@ -80,9 +80,8 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
         const int column = tile_x() + j * kTileSide;
-        const float weight = sees<Windowed>(last, key + column, shape.window)
-                                 ? expf(scores[i][j] - top)
-                                 : 0.0f;
+        const float weight =
+            sees<Windowed>(last, key + column, shape.window) ? expf(scores[i][j] - top) : 0.0f;
         total[i] += weight;
         weights[(tile_y() + i * kTileSide) * kScoreStride<kTile> + column] = weight;
       }

@@ -139,7 +139,8 @@ struct HeadTile {
 };
 
 // Which keys a query at a position sees: those up to it, of which only the last `window` where
-// there is one. `Windowed` is known when a kernel is compiled, so that plain masks cost nothing more.
+// there is one. `Windowed` is known when a kernel is compiled, so that plain masks cost nothing
+// more.
 template <bool Windowed>
 __device__ bool sees(std::int64_t position, std::int64_t key, std::int64_t window) {
   if constexpr (Windowed) return key <= position && key > position - window;

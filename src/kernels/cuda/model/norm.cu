@@ -101,8 +101,8 @@ template <class T, int N, class Team, bool Centered>
 void launch(const Forward<T>& in, std::int64_t rows, cudaStream_t stream) {
   constexpr bool warps = std::is_same_v<Team, cuda_model::WarpTeam>;
   const std::int64_t teams = warps ? std::min(in.groups, kMostWarps) : 1;
-  const unsigned threads = warps ? static_cast<unsigned>(teams * 32)
-                                 : cuda_model::row_threads(in.width, N, kThreads);
+  const unsigned threads =
+      warps ? static_cast<unsigned>(teams * 32) : cuda_model::row_threads(in.width, N, kThreads);
   const std::int64_t blocks_per_row = (in.groups + teams - 1) / teams;
   norm_runs<T, N, Team, Centered>
       <<<cuda_model::grid_size(rows * blocks_per_row, "norm"), threads, 0, stream>>>(

@@ -1,5 +1,6 @@
 // Normalisation, backward: a block has a fixed run of groups, whose parts of dweight and dbias stay
-// in shared memory, team by team, until they are added in order and written out for the second pass.
+// in shared memory, team by team, until they are added in order and written out for the second
+// pass.
 #include <algorithm>
 
 #include "kernels/cuda/model/column_partials.h"
@@ -124,12 +125,11 @@ void launch(const Backward<T>& in, std::int64_t blocks, std::int64_t teams, cuda
   const unsigned threads = std::is_same_v<Team, cuda_model::WarpTeam>
                                ? static_cast<unsigned>(teams * 32)
                                : cuda_model::row_threads(in.width, N, kThreads);
-  cuda_model::allow_shared(
-      reinterpret_cast<const void*>(norm_backward_runs<T, N, Team, Centered>), shared,
-      "norm_backward");
+  cuda_model::allow_shared(reinterpret_cast<const void*>(norm_backward_runs<T, N, Team, Centered>),
+                           shared, "norm_backward");
   norm_backward_runs<T, N, Team, Centered>
-      <<<cuda_model::grid_size(blocks, "norm_backward"), threads,
-         static_cast<std::size_t>(shared), stream>>>(in);
+      <<<cuda_model::grid_size(blocks, "norm_backward"), threads, static_cast<std::size_t>(shared),
+         stream>>>(in);
 }
 
 }  // namespace
