@@ -13,8 +13,9 @@ namespace {
 constexpr Bytes kMostPairBytes = 1 * kGiB;
 
 bool suits_library(DType type, const AttentionShape& shape) {
-  return type == DType::bf16 && (shape.head_dim == 64 || shape.head_dim == 128) &&
-         shape.queries == shape.keys && shape.keys >= 128 && shape.batch > 0;
+  const bool heads = shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
+  return type == DType::bf16 && heads && shape.queries == shape.keys && shape.keys >= 128 &&
+         shape.batch > 0;
 }
 
 // A window as long as all keys hides none: no other kernel, no other bits.
