@@ -29,8 +29,8 @@ void Decoder::decode(ModelOps& ops, const std::byte* weights, const float* table
   const View gate_up = matrix(2 * config_.intermediate);
   const View product = matrix(config_.intermediate);
 
-  ops.rms_norm(normed, rstd, false, activation(input, count, hidden),
-               at(weights, offsets_.input_norm), epsilon);
+  ops.norm(normed, rstd, false, activation(input, count, hidden), at(weights, offsets_.input_norm),
+           nullptr, {.epsilon = epsilon});
   project_qkv(ops, weights, qkv, normed, tables, cache.length, count);
   const Bytes behind = cache.length * kv * element;
   ops.convert(activation(cache.keys + behind, count, kv), part(qkv, q, kv));
@@ -40,9 +40,10 @@ void Decoder::decode(ModelOps& ops, const std::byte* weights, const float* table
                 activation(cache.values, keys, kv), attention_shape(1, count, keys));
   ops.matmul(middle, attended, weight(weights, offsets_.o, hidden, q),
              {.transpose_b = true, .addend = input});
-  ops.rms_norm(normed, rstd, false, middle, at(weights, offsets_.post_norm), epsilon);
+  ops.norm(normed, rstd, false, middle, at(weights, offsets_.post_norm), nullptr,
+           {.epsilon = epsilon});
   project_gate_up(ops, weights, gate_up, normed);
-  ops.swiglu(product, gate_up);
+  ops.activate(product, gate_up, kernels::Activation::silu);
   ops.matmul(activation(output, count, hidden), product,
              weight(weights, offsets_.down, hidden, config_.intermediate),
              {.transpose_b = true, .addend = middle.data});
@@ -55,9 +56,9 @@ void Decoder::logits(ModelOps& ops, const std::byte* head_weights, const std::by
       at(head_weights, config_.tied ? 0 : block_length(config_.vocabulary * hidden));
   float* rstd = work.take_as<float>(1);
   const View normed = activation(work.take(hidden * size_of(dtype_)), 1, hidden);
-  ops.rms_norm(normed, rstd, false,
-               activation(input + (count - 1) * hidden * size_of(dtype_), 1, hidden), norm_weight,
-               static_cast<float>(config_.norm_epsilon));
+  ops.norm(normed, rstd, false,
+           activation(input + (count - 1) * hidden * size_of(dtype_), 1, hidden), norm_weight,
+           nullptr, {.epsilon = static_cast<float>(config_.norm_epsilon)});
   ops.matmul({out, DType::f32, 1, config_.vocabulary, config_.vocabulary}, normed,
              weight(config_.tied ? embedding : head_weights, 0, config_.vocabulary, hidden),
              {.transpose_b = true});

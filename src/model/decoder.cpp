@@ -156,7 +156,7 @@ void Decoder::project_gate_up(ModelOps& ops, const std::byte* weights, View gate
 void Decoder::embed(ModelOps& ops, const std::byte* weights, std::span<const std::int32_t> ids,
                     std::byte* output) const {
   ops.embed(activation(output, static_cast<std::int64_t>(ids.size()), config_.hidden),
-            weight(weights, 0, config_.vocabulary, config_.hidden), ids);
+            weight(weights, 0, config_.vocabulary, config_.hidden), ids, 1.0f);
 }
 
 void Decoder::forward(ModelOps& ops, const std::byte* weights, const float* tables,
@@ -169,7 +169,8 @@ void Decoder::forward(ModelOps& ops, const std::byte* weights, const float* tabl
       activation(work.take(tokens * config_.hidden * size_of(dtype_)), tokens, config_.hidden);
   const auto epsilon = static_cast<float>(config_.norm_epsilon);
 
-  ops.rms_norm(normed, saved.input_rstd, false, x, at(weights, offsets_.input_norm), epsilon);
+  ops.norm(normed, saved.input_rstd, false, x, at(weights, offsets_.input_norm), nullptr,
+           {.epsilon = epsilon});
   project_qkv(ops, weights, saved.qkv, normed, tables, 0, shape_.sequence);
   const std::int64_t q = config_.query_width();
   const std::int64_t kv = config_.kv_width();
@@ -179,13 +180,13 @@ void Decoder::forward(ModelOps& ops, const std::byte* weights, const float* tabl
   ops.matmul(saved.middle, saved.attended, weight(weights, offsets_.o, config_.hidden, q),
              {.transpose_b = true, .addend = input});
 
-  ops.rms_norm(normed, saved.middle_rstd, false, saved.middle, at(weights, offsets_.post_norm),
-               epsilon);
+  ops.norm(normed, saved.middle_rstd, false, saved.middle, at(weights, offsets_.post_norm), nullptr,
+           {.epsilon = epsilon});
   project_gate_up(ops, weights, saved.gate_up, normed);
   if (output == nullptr) return;
   const View product = activation(work.take(tokens * config_.intermediate * size_of(dtype_)),
                                   tokens, config_.intermediate);
-  ops.swiglu(product, saved.gate_up);
+  ops.activate(product, saved.gate_up, kernels::Activation::silu);
   ops.matmul(activation(output, tokens, config_.hidden), product,
              weight(weights, offsets_.down, config_.hidden, config_.intermediate),
              {.transpose_b = true, .addend = saved.middle.data});
@@ -218,8 +219,8 @@ void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* inp
   for (std::int64_t first = 0; first < tokens; first += slice) {
     const std::int64_t count = std::min(slice, tokens - first);
     const View part = rows_of(normed, 0, count);
-    ops.rms_norm(part, rstd + first, false, rows_of(x, first, count), norm_weight,
-                 static_cast<float>(config_.norm_epsilon));
+    ops.norm(part, rstd + first, false, rows_of(x, first, count), norm_weight, nullptr,
+             {.epsilon = static_cast<float>(config_.norm_epsilon)});
     ops.matmul(rows_of(logits, 0, count), part, table, {.transpose_b = true});
     ops.cross_entropy(
         rows_of(dlogits, 0, count), losses + first, rows_of(logits, 0, count),
@@ -232,8 +233,9 @@ void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* inp
   ops.sum(memory.loss, losses, tokens);
   const View dx = activation(residual, tokens, hidden);
   ops.fill_zero(residual, tokens * hidden * element);
-  ops.rms_norm_backward(dx, gradient_at(memory.gradient, norm_first), gradient_type_, dnormed, x,
-                        rstd, norm_weight);
+  ops.norm_backward(
+      {.dx = dx, .dweight = gradient_at(memory.gradient, norm_first), .type = gradient_type_},
+      dnormed, x, rstd, norm_weight, {});
   if (!config_.tied) ops.convert(gradient(memory.gradient, 0, vocabulary, hidden), sum);
 }
 
@@ -264,13 +266,13 @@ void Decoder::backward(ModelOps& ops, const BackwardMemory& memory, Carver& save
 
   // The MLP.
   const View product = matrix(width);  // then its gradient
-  ops.swiglu(product, saved.gate_up);
+  ops.activate(product, saved.gate_up, kernels::Activation::silu);
   weight_gradient(grad(offsets_.down, hidden, width), dx, product);
   ops.matmul(product, dx, weight(weights, offsets_.down, hidden, width));
-  ops.swiglu_backward(saved.gate_up, product, saved.gate_up);
+  ops.activate_backward(saved.gate_up, product, saved.gate_up, kernels::Activation::silu);
   const View dgate_up = saved.gate_up;
-  ops.rms_norm(normed, saved.middle_rstd, true, saved.middle, at(weights, offsets_.post_norm),
-               epsilon);
+  ops.norm(normed, saved.middle_rstd, true, saved.middle, at(weights, offsets_.post_norm), nullptr,
+           {.epsilon = epsilon});
   if (offsets_.gate_up_joined) {
     weight_gradient(grad(offsets_.gate, 2 * width, hidden), dgate_up, normed);
     ops.matmul(dnormed, dgate_up, weight(weights, offsets_.gate, 2 * width, hidden));
@@ -282,8 +284,10 @@ void Decoder::backward(ModelOps& ops, const BackwardMemory& memory, Carver& save
     ops.matmul(dnormed, dgate, weight(weights, offsets_.gate, width, hidden));
     ops.matmul(dnormed, dup, weight(weights, offsets_.up, width, hidden), {.addend = dnormed.data});
   }
-  ops.rms_norm_backward(dx, gradient_at(memory.gradient, offsets_.post_norm), gradient_type_,
-                        dnormed, saved.middle, saved.middle_rstd, at(weights, offsets_.post_norm));
+  ops.norm_backward({.dx = dx,
+                     .dweight = gradient_at(memory.gradient, offsets_.post_norm),
+                     .type = gradient_type_},
+                    dnormed, saved.middle, saved.middle_rstd, at(weights, offsets_.post_norm), {});
 
   // Attention.
   weight_gradient(grad(offsets_.o, hidden, q), dx, saved.attended);
@@ -300,7 +304,8 @@ void Decoder::backward(ModelOps& ops, const BackwardMemory& memory, Carver& save
             .start = 0,
             .length = shape_.sequence,
             .inverse = true});
-  ops.rms_norm(normed, saved.input_rstd, true, x, at(weights, offsets_.input_norm), epsilon);
+  ops.norm(normed, saved.input_rstd, true, x, at(weights, offsets_.input_norm), nullptr,
+           {.epsilon = epsilon});
   const auto project_back = [&](std::int64_t column, std::int64_t cols, std::int64_t first,
                                 std::int64_t bias, bool add) {
     const View part = columns(dqkv, column, cols);
@@ -316,8 +321,10 @@ void Decoder::backward(ModelOps& ops, const BackwardMemory& memory, Carver& save
     project_back(q, kv, offsets_.k, offsets_.k_bias, true);
     project_back(q + kv, kv, offsets_.v, offsets_.v_bias, true);
   }
-  ops.rms_norm_backward(dx, gradient_at(memory.gradient, offsets_.input_norm), gradient_type_,
-                        dnormed, x, saved.input_rstd, at(weights, offsets_.input_norm));
+  ops.norm_backward({.dx = dx,
+                     .dweight = gradient_at(memory.gradient, offsets_.input_norm),
+                     .type = gradient_type_},
+                    dnormed, x, saved.input_rstd, at(weights, offsets_.input_norm), {});
 }
 
 void Decoder::embed_backward(ModelOps& ops, std::span<const std::int32_t> ids,
@@ -327,7 +334,7 @@ void Decoder::embed_backward(ModelOps& ops, std::span<const std::int32_t> ids,
   std::byte* sum_data = config_.tied ? tied_sum : work.take(sum_bytes);
   if (!config_.tied) ops.fill_zero(sum_data, sum_bytes);
   const View sum{sum_data, DType::f32, config_.vocabulary, config_.hidden, config_.hidden};
-  ops.embed_backward(sum, activation(residual, shape_.tokens(), config_.hidden), ids);
+  ops.embed_backward(sum, activation(residual, shape_.tokens(), config_.hidden), ids, 1.0f);
   ops.convert(gradient(gradient_data, 0, config_.vocabulary, config_.hidden), sum);
 }
 
