@@ -83,17 +83,17 @@ void CudaModelOps::activate(View h, ConstView x, Activation activation) {
     constexpr int width = 16 / sizeof(T);
     const bool vectors =
         cuda_model::can_vectorize(h, h.cols, width) && halves_vectorize(x, h.cols, width);
-    with_activation(activation, x.cols != h.cols,
-                    [&]<class Act, bool Gated>(std::type_identity<Act>, std::bool_constant<Gated>) {
-                      const auto launch = [&]<int N>(std::integral_constant<int, N>) {
-                        const cuda_model::RowGrid grid = cuda_model::row_grid(h.rows, h.cols, N);
-                        activate_rows<T, N, Act, Gated><<<grid.blocks, grid.threads, 0, stream_>>>(
-                            cuda_model::in<T>(h), cuda_model::in<T>(x), h.cols,
-                            grid.blocks_per_row);
-                      };
-                      vectors ? launch(std::integral_constant<int, width>{})
-                              : launch(std::integral_constant<int, 1>{});
-                    });
+    const auto start = [&]<class Act, bool Gated>(std::type_identity<Act>,
+                                                  std::bool_constant<Gated>) {
+      const auto launch = [&]<int N>(std::integral_constant<int, N>) {
+        const cuda_model::RowGrid grid = cuda_model::row_grid(h.rows, h.cols, N);
+        activate_rows<T, N, Act, Gated><<<grid.blocks, grid.threads, 0, stream_>>>(
+            cuda_model::in<T>(h), cuda_model::in<T>(x), h.cols, grid.blocks_per_row);
+      };
+      vectors ? launch(std::integral_constant<int, width>{})
+              : launch(std::integral_constant<int, 1>{});
+    };
+    with_activation(activation, x.cols != h.cols, start);
   });
   cuda_model::check_launch("activate");
 }
@@ -105,18 +105,18 @@ void CudaModelOps::activate_backward(View dx, ConstView dh, ConstView x, Activat
     const bool vectors = cuda_model::can_vectorize(dh, dh.cols, width) &&
                          halves_vectorize(dx, dh.cols, width) &&
                          halves_vectorize(x, dh.cols, width);
-    with_activation(activation, x.cols != dh.cols,
-                    [&]<class Act, bool Gated>(std::type_identity<Act>, std::bool_constant<Gated>) {
-                      const auto launch = [&]<int N>(std::integral_constant<int, N>) {
-                        const cuda_model::RowGrid grid = cuda_model::row_grid(dh.rows, dh.cols, N);
-                        activate_backward_rows<T, N, Act, Gated>
-                            <<<grid.blocks, grid.threads, 0, stream_>>>(
-                                cuda_model::in<T>(dx), cuda_model::in<T>(dh), cuda_model::in<T>(x),
-                                dh.cols, grid.blocks_per_row);
-                      };
-                      vectors ? launch(std::integral_constant<int, width>{})
-                              : launch(std::integral_constant<int, 1>{});
-                    });
+    const auto start = [&]<class Act, bool Gated>(std::type_identity<Act>,
+                                                  std::bool_constant<Gated>) {
+      const auto launch = [&]<int N>(std::integral_constant<int, N>) {
+        const cuda_model::RowGrid grid = cuda_model::row_grid(dh.rows, dh.cols, N);
+        activate_backward_rows<T, N, Act, Gated><<<grid.blocks, grid.threads, 0, stream_>>>(
+            cuda_model::in<T>(dx), cuda_model::in<T>(dh), cuda_model::in<T>(x), dh.cols,
+            grid.blocks_per_row);
+      };
+      vectors ? launch(std::integral_constant<int, width>{})
+              : launch(std::integral_constant<int, 1>{});
+    };
+    with_activation(activation, x.cols != dh.cols, start);
   });
   cuda_model::check_launch("activate_backward");
 }
