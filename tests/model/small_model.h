@@ -1,4 +1,5 @@
-// A whole model in ordinary memory, computed by the reference ops: embedding, blocks and head.
+// A whole model in ordinary memory, computed by the reference ops as a rule: embedding, blocks and
+// head.
 #pragma once
 
 #include <cstring>
@@ -34,8 +35,12 @@ class Workspace {
 
 class SmallModel {
  public:
-  SmallModel(const Config& config, Shape shape, std::uint64_t seed = 3)
-      : decoder(config, DType::f32, DType::f32, shape), parameters(parameters_of(config)) {
+  // `other` computes in place of the reference; it outlives this.
+  SmallModel(const Config& config, Shape shape, std::uint64_t seed = 3,
+             kernels::ModelOps* other = nullptr)
+      : ops(other != nullptr ? *other : reference_),
+        decoder(config, DType::f32, DType::f32, shape),
+        parameters(parameters_of(config)) {
     for (std::size_t b = 0; b < parameters.blocks.size(); ++b) {
       const auto length = static_cast<std::size_t>(parameters.blocks[b].length);
       const CounterRng rng(seed, b);
@@ -124,12 +129,15 @@ class SmallModel {
     return loss;
   }
 
-  kernels::ReferenceOps ops;
+  kernels::ModelOps& ops;
   Decoder decoder;
   Parameters parameters;
   std::vector<Floats> weights, gradients;  // by block
   Floats table;
   std::vector<std::int32_t> ids, targets;
+
+ private:
+  kernels::ReferenceOps reference_;
 };
 
 }  // namespace ebb::model
