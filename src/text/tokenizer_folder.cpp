@@ -23,7 +23,7 @@ constexpr const char* kConfig = "tokenizer_config.json";
 constexpr const char* kSpecialTokens = "special_tokens_map.json";
 constexpr const char* kTemplate = "chat_template.jinja";
 
-constexpr Bytes kTokenizerBytes = 256 * kMiB;
+constexpr Bytes kTokenizerBytes = 128 * kMiB;
 constexpr Bytes kSmallFileBytes = 16 * kMiB;
 
 std::string quoted(const fs::path& path) { return fmt::format("'{}'", path.string()); }

@@ -190,6 +190,20 @@ TEST(BpeTokenizer, RefusesEndlessLists) {
   expect_says(error_of<FormatError>([&] { load(json); }), "2000 bytes");
 }
 
+TEST(BpeTokenizer, RefusesReplacementsThatFillTheMemory) {
+  Json json = small_tokenizer();
+  const Json step = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(1000, 'a')}};
+  json["normalizer"] = {{"type", "Sequence"},
+                        {"normalizers", Json::array({step, step, step, step})}};
+  const auto tokenizer = load(json);
+  expect_says(error_of<FormatError>([&] { tokenizer->encode(std::string(100'000, 'a')); }),
+              "'x/tokenizer.json'.normalizer");
+  json = small_tokenizer();
+  json["decoder"] = step;
+  expect_says(error_of<FormatError>([&] { load(json); }), "'a'");
+}
+
 TEST(BpeTokenizer, APatternThatExplodesIsAnErrorNotAHang) {
   Json json = small_tokenizer();
   json["pre_tokenizer"] = Json::parse(

@@ -13,6 +13,7 @@ namespace ebb::text::bpe {
 namespace {
 
 constexpr std::size_t kLongestToken = 1024;
+constexpr std::size_t kAllBytes = 4 * 1024 * 1024;  // a node of the finder takes some 50 bytes
 
 // The character that ends right before `end`.
 char32_t character_before(std::string_view text, std::size_t end) {
@@ -116,9 +117,11 @@ AddedTokens::AddedTokens(const JsonPart& tokenizer, const Normalizer& normalizer
   if (!tokenizer.has("added_tokens")) return;
   const JsonPart list = tokenizer.at("added_tokens");
   std::set<std::string_view> contents;
-  tokens_.reserve(list.json().size());
+  std::size_t bytes = 0;
   for (const JsonPart& part : list.items()) {
     tokens_.push_back(read(part));
+    bytes += tokens_.back().content.size();
+    if (bytes > kAllBytes) part.refuse("too many added tokens");
     if (!contents.insert(part.at("content").text()).second) {
       part.refuse(fmt::format("the added token '{}' is there twice", tokens_.back().content));
     }

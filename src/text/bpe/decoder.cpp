@@ -142,10 +142,13 @@ std::optional<char> fallback_byte(std::string_view token) {
   return static_cast<char>(byte);
 }
 
-std::string decode_token(const Steps& steps, std::string text, bool at_start,
-                         MatchScratch& scratch) {
+// None where the text grows without measure: replacements of replacements could fill the memory.
+std::optional<std::string> decode_token(const Steps& steps, std::string text, bool at_start,
+                                        MatchScratch& scratch) {
+  const std::size_t most = 64 * text.size() + 256;
   for (const Step& step : steps.tokens) {
     if (const auto* replace = std::get_if<Replace>(&step)) {
+      if (replace->with.size() > most) return std::nullopt;
       text = replace_all(replace->pattern, text, replace->with, scratch);
     } else if (const auto* metaspace = std::get_if<Metaspace>(&step)) {
       // All of them, not only the first: so does the tokenizers library.
@@ -158,6 +161,7 @@ std::string decode_token(const Steps& steps, std::string text, bool at_start,
     } else if (const auto byte = fallback_byte(text)) {
       text.assign(1, *byte);
     }
+    if (text.size() > most) return std::nullopt;
   }
   if (!steps.joins && !at_start) text.insert(0, " ");
   for (const Strip& strip : steps.text) {
@@ -182,8 +186,15 @@ Decoder::Decoder(const JsonPart& tokenizer, const std::vector<std::string>& toke
   const Steps steps = read(tokenizer);
   MatchScratch scratch;
   for (const std::string& token : tokens) {
-    anywhere_.push_back(token.empty() ? "" : decode_token(steps, token, false, scratch));
-    at_start_.push_back(token.empty() ? "" : decode_token(steps, token, true, scratch));
+    for (const bool at_start : {false, true}) {
+      const auto text =
+          token.empty() ? std::string() : decode_token(steps, token, at_start, scratch);
+      if (!text) {
+        tokenizer.at("decoder").refuse(
+            fmt::format("it makes far more of the token '{}' than it is long", token));
+      }
+      (at_start ? at_start_ : anywhere_).push_back(*text);
+    }
   }
 }
 

@@ -57,7 +57,6 @@ class Model {
   void read_vocabulary(const JsonPart& part);
   void read_merges(const JsonPart& part);
   void read_alphabet();
-  bool stands_for_others(std::int32_t id) const;
   void keep_seams(std::vector<std::uint64_t>& seams);
 
   std::int32_t find(std::string_view spelled) const;  // -1: not a token

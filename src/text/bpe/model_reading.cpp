@@ -126,7 +126,10 @@ void Model::read_merges(const JsonPart& part) {
     merges_.insert(left_id, right_id, {rank++, id});
     // A token that stands for a byte or for the unknown is not made of the characters it is spelled
     // with, so its seams cannot be told from its spelling.
-    can_cut = can_cut && !stands_for_others(left_id) && !stands_for_others(right_id);
+    if (left.starts_with("<0x") || right.starts_with("<0x") || left_id == unknown_ ||
+        right_id == unknown_) {
+      can_cut = false;
+    }
     if (can_cut) {
       const std::int32_t before = find(last_character(left));
       const std::int32_t behind = find(right.substr(0, character_bytes(right[0])));
@@ -134,10 +137,6 @@ void Model::read_merges(const JsonPart& part) {
     }
   }
   if (can_cut) keep_seams(seams);
-}
-
-bool Model::stands_for_others(std::int32_t id) const {
-  return id == unknown_ || (byte_fallback_ && std::ranges::find(fallback_, id) != fallback_.end());
 }
 
 void Model::keep_seams(std::vector<std::uint64_t>& seams) {

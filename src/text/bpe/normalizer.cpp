@@ -3,11 +3,21 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
+#include "ebb/error.h"
 #include "text/bpe/utf8.h"
 
 namespace ebb::text::bpe {
 
-Normalizer::Normalizer(const JsonPart& tokenizer) {
+namespace {
+
+// A compatible form takes up to eleven bytes for one. Replacements of replacements could take any
+// number, and fill the memory.
+constexpr std::size_t kMostGrowth = 64;
+constexpr std::size_t kLeastRoom = 256;
+
+}  // namespace
+
+Normalizer::Normalizer(const JsonPart& tokenizer) : place_(tokenizer.place() + ".normalizer") {
   for (const JsonPart& part : sequence_of(tokenizer, "normalizer", "normalizers")) {
     steps_.push_back(read(part));
   }
@@ -33,43 +43,51 @@ Normalizer::Step Normalizer::read(const JsonPart& part) {
 
 Piece Normalizer::apply(Piece piece, std::array<std::string, 2>& storage,
                         MatchScratch& scratch) const {
+  const std::size_t most = kMostGrowth * piece.text.size() + kLeastRoom;
   std::size_t free = 0;
   for (const Step& step : steps_) {
-    std::visit([&](const auto& s) { piece = run(s, piece, storage[free], scratch); }, step);
+    const Work work{storage[free], scratch, most};
+    std::visit([&](const auto& s) { piece = run(s, piece, work); }, step);
+    if (piece.text.size() > most) {
+      throw FormatError(
+          fmt::format("{}: it makes more than {} bytes of a text; that is no "
+                      "normalizer's work, so the file is damaged",
+                      place_, most));
+    }
     if (piece.text.data() == storage[free].data()) free = 1 - free;
   }
   return piece;
 }
 
-Piece Normalizer::run(UnicodeForm form, Piece piece, std::string& storage, MatchScratch&) {
-  return {normalize(piece.text, form, storage), piece.at_start};
+Piece Normalizer::run(UnicodeForm form, Piece piece, const Work& work) {
+  return {normalize(piece.text, form, work.storage), piece.at_start};
 }
 
-Piece Normalizer::run(const Prepend& step, Piece piece, std::string& storage, MatchScratch&) {
+Piece Normalizer::run(const Prepend& step, Piece piece, const Work& work) {
   if (piece.text.empty()) return piece;
-  storage.assign(step.text);
-  storage += piece.text;
-  return {storage, piece.at_start};
+  work.storage.assign(step.text);
+  work.storage += piece.text;
+  return {work.storage, piece.at_start};
 }
 
-Piece Normalizer::run(const Replace& step, Piece piece, std::string& storage,
-                      MatchScratch& scratch) {
+Piece Normalizer::run(const Replace& step, Piece piece, const Work& work) {
   const std::string_view text = piece.text;
   Span match;
   std::size_t copied = 0;
-  while (copied < text.size() && step.pattern.next(text, copied, scratch, match)) {
-    if (copied == 0) storage.clear();
+  work.storage.clear();
+  while (copied < text.size() && work.storage.size() <= work.most &&
+         step.pattern.next(text, copied, work.scratch, match)) {
     if (match.begin == 0 && step.with.empty()) piece.at_start = false;
-    storage += text.substr(copied, match.begin - copied);
-    storage += step.with;
+    work.storage += text.substr(copied, match.begin - copied);
+    work.storage += step.with;
     copied = match.end;
   }
   if (copied == 0) return piece;
-  storage += text.substr(copied);
-  return {storage, piece.at_start};
+  work.storage += text.substr(copied);
+  return {work.storage, piece.at_start};
 }
 
-Piece Normalizer::run(const Strip& step, Piece piece, std::string&, MatchScratch&) {
+Piece Normalizer::run(const Strip& step, Piece piece, const Work&) {
   std::string_view text = piece.text;
   std::size_t begin = 0;
   for (std::size_t at = 0; step.left && at < text.size() && is_space(next_character(text, at));) {
@@ -86,16 +104,17 @@ Piece Normalizer::run(const Strip& step, Piece piece, std::string&, MatchScratch
   return {text, piece.at_start && begin == 0};
 }
 
-Piece Normalizer::run(const Lowercase&, Piece piece, std::string& storage, MatchScratch&) {
-  storage.clear();
+Piece Normalizer::run(const Lowercase&, Piece piece, const Work& work) {
+  work.storage.clear();
   for (std::size_t at = 0; at < piece.text.size();) {
     const char32_t character = next_character(piece.text, at);
     append_character(
-        static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))), storage);
+        static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))),
+        work.storage);
     // The one character whose small form is two: a dotted capital I.
-    if (character == 0x130) append_character(0x307, storage);
+    if (character == 0x130) append_character(0x307, work.storage);
   }
-  return {storage, piece.at_start};
+  return {work.storage, piece.at_start};
 }
 
 }  // namespace ebb::text::bpe

@@ -26,7 +26,8 @@ class Normalizer {
   explicit Normalizer(const JsonPart& tokenizer);
 
   // The piece itself, or what became of it, which lies in `storage`. A step reads what the one
-  // before it wrote, so there are two places to write to.
+  // before it wrote, so there are two places to write to. Throws FormatError where a file's
+  // replacements make far more of a text than any normalizer should.
   Piece apply(Piece piece, std::array<std::string, 2>& storage, MatchScratch& scratch) const;
 
  private:
@@ -44,13 +45,21 @@ class Normalizer {
   struct Lowercase {};
   using Step = std::variant<UnicodeForm, Prepend, Replace, Strip, Lowercase>;
 
-  static Step read(const JsonPart& part);
-  static Piece run(UnicodeForm form, Piece piece, std::string& storage, MatchScratch&);
-  static Piece run(const Prepend& step, Piece piece, std::string& storage, MatchScratch&);
-  static Piece run(const Replace& step, Piece piece, std::string& storage, MatchScratch&);
-  static Piece run(const Strip& step, Piece piece, std::string& storage, MatchScratch&);
-  static Piece run(const Lowercase& step, Piece piece, std::string& storage, MatchScratch&);
+  // Where a step may write, and how much.
+  struct Work {
+    std::string& storage;
+    MatchScratch& scratch;
+    std::size_t most;
+  };
 
+  static Step read(const JsonPart& part);
+  static Piece run(UnicodeForm form, Piece piece, const Work& work);
+  static Piece run(const Prepend& step, Piece piece, const Work& work);
+  static Piece run(const Replace& step, Piece piece, const Work& work);
+  static Piece run(const Strip& step, Piece piece, const Work& work);
+  static Piece run(const Lowercase& step, Piece piece, const Work& work);
+
+  std::string place_;
   std::vector<Step> steps_;
 };
 

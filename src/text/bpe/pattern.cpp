@@ -42,6 +42,7 @@ std::string message(int error) {
 constexpr std::size_t kLeastSteps = 10'000;
 constexpr std::size_t kStepsPerByte = 64;
 constexpr std::uint32_t kHeapKilobytes = 64 * 1024;
+constexpr std::size_t kPatternBytes = 64 * 1024;
 constexpr std::size_t kStackBytes = 1024 * 1024;
 
 }  // namespace
@@ -102,6 +103,7 @@ void Pattern::compile(const std::string& regex) {
   const std::unique_ptr<pcre2_compile_context, Release<pcre2_compile_context_free>> context(
       required(pcre2_compile_context_create(nullptr)));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  pcre2_set_max_pattern_length(context.get(), kPatternBytes);
   int error = 0;
   PCRE2_SIZE offset = 0;
   compiled_ = std::make_unique<Compiled>();
