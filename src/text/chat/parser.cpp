@@ -294,6 +294,9 @@ class Parser : private ExpressionParser {
 }  // namespace
 
 std::shared_ptr<const Template> parse(std::string_view source, std::string_view where) {
+  if (source.size() > kLongestTemplate)
+    throw FormatError(
+        fmt::format("{}: the template is longer than {} MiB", where, kLongestTemplate >> 20));
   if (!is_valid_utf8(source))
     throw FormatError(fmt::format("{}: the template is not UTF-8", where));
   try {
