@@ -3,7 +3,12 @@
 
 Every template of tests/golden/chat/templates, written for this project in the formats of known
 models, is rendered by transformers with every conversation below, and every snippet of
-chat_snippets.py by the same environment. See README.md in this folder.
+chat_snippets.py by the same environment. README.md in this folder says how to set up Python; the
+files are the same on every run and every machine.
+
+conversations.json holds the inputs, rendered.json for each template a row a conversation with an
+entry for each of the settings, snippets.json each snippet with its result. A result is a text, a
+refusal (what the template said with raise_exception) or an error (the name of Python's exception).
 """
 
 import argparse
