@@ -3,7 +3,12 @@
 
 Every template of tests/golden/chat/templates, written for this project in the formats of known
 models, is rendered by transformers with every conversation below, and every snippet of
-chat_snippets.py by the same environment. See README.md in this folder.
+chat_expressions.py and chat_statements.py by the same environment. README.md in this folder says
+how to set up Python; the files are the same on every run and every machine.
+
+conversations.json holds the inputs, rendered.json for each template a row a conversation with an
+entry for each of the settings, snippets.json each snippet with its result. A result is a text, a
+refusal (what the template said with raise_exception) or an error (the name of Python's exception).
 """
 
 import argparse
@@ -16,7 +21,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import jinja2
 from transformers.utils.chat_template_utils import _compile_jinja_template, render_jinja_template
 
-from chat_snippets import SNIPPETS, VARIABLES
+from chat_expressions import EXPRESSIONS, VARIABLES
+from chat_statements import STATEMENTS
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "date_string": "29 Feb 2024"}
 
@@ -164,7 +170,7 @@ def render_templates(folder):
 
 def render_snippets():
     results = []
-    for snippet in SNIPPETS:
+    for snippet in EXPRESSIONS + STATEMENTS:
         run = lambda: _compile_jinja_template(snippet).render(**json.loads(json.dumps(VARIABLES)))
         results.append({"template": snippet, **outcome(run)})
     return results

@@ -11,11 +11,11 @@ namespace {
 constexpr std::string_view kSigns[] = {"+", "-", "*", "/", "//", "%"};
 
 [[noreturn]] void refuse(Arithmetic operation, const Value& left, const Value& right) {
+  if (operation == Arithmetic::modulo && left.if_string())
+    throw Failure("formatting strings with '%' is not supported");
   left.require_defined();
   right.require_defined();
   const std::string_view sign = kSigns[static_cast<int>(operation)];
-  if (operation == Arithmetic::modulo && left.if_string())
-    throw Failure("formatting strings with '%' is not supported");
   throw Failure(fmt::format("'{}' and '{}' cannot be combined with '{}'", left.type_name(),
                             right.type_name(), sign));
 }

@@ -10,6 +10,7 @@ namespace ebb::text::jinja {
 inline constexpr std::size_t kMostWork = 10'000'000;  // evaluated nodes and touched elements
 inline constexpr std::size_t kLongestText = std::size_t{64}
                                             << 20;  // bytes, one string or the output
+inline constexpr std::size_t kLongestTemplate = std::size_t{1} << 20;  // bytes
 inline constexpr std::size_t kLongestList = 1'000'000;
 inline constexpr std::size_t kLongestRange = 100'000;  // what Jinja's sandbox allows
 inline constexpr std::size_t kMostObjects = 10'000;    // namespaces and macros of one rendering

@@ -6,6 +6,7 @@
 #include "text/chat/evaluator.h"
 #include "text/chat/parser.h"
 #include "text/chat/printing.h"
+#include "text/chat/unicode.h"
 
 namespace ebb::text {
 namespace {
@@ -53,7 +54,11 @@ std::string ChatTemplate::render(const Json& messages,
                                  const std::map<std::string, std::string>& tokens,
                                  bool answer_next) const {
   std::vector<std::pair<std::string, jinja::Value>> variables;
-  for (const auto& [name, text] : tokens) variables.emplace_back(name, text);
+  for (const auto& [name, text] : tokens) {
+    if (!jinja::is_valid_utf8(text))
+      throw FormatError(fmt::format("{}: the token '{}' is not UTF-8", where_, name));
+    variables.emplace_back(name, text);
+  }
   variables.emplace_back("messages", conversation(messages, where_));
   variables.emplace_back("tools", jinja::Value());
   variables.emplace_back("documents", jinja::Value());

@@ -18,6 +18,12 @@ void Scope::set(NameId name, Value value) {
   variables_.emplace_back(name, std::move(value));
 }
 
+void Scope::begin(const Block& block) {
+  variables_.clear();
+  for (const NameId name : *block.hidden)
+    variables_.emplace_back(name, Value::undefined("a name is used before it is assigned"));
+}
+
 std::optional<Value> Namespace::attribute(std::string_view name) {
   for (const auto& [key, value] : variables_)
     if (key == name) return value;
@@ -200,7 +206,7 @@ std::string Evaluator::run(const std::vector<std::pair<std::string, Value>>& var
   add(globals(*this));
   add(variables);
   std::string out;
-  execute(template_.body, std::make_shared<Scope>(std::move(context)), out);
+  execute(template_.body.body, std::make_shared<Scope>(std::move(context), template_.body), out);
   return out;
 }
 
@@ -231,7 +237,7 @@ Evaluator::Flow Evaluator::execute_one(const Statement& statement, const ScopePt
   } else if (const auto* macro = std::get_if<MacroDefinition>(&statement.node)) {
     define_macro(*macro, scope);
   } else if (const auto* generation = std::get_if<Generation>(&statement.node)) {
-    execute(generation->body, std::make_shared<Scope>(scope), out);
+    execute(generation->body.body, std::make_shared<Scope>(scope, generation->body), out);
   } else {
     return std::holds_alternative<Break>(statement.node) ? Flow::leave_loop : Flow::next_item;
   }
@@ -251,24 +257,25 @@ Evaluator::Flow Evaluator::run_for(const For& statement, const ScopePtr& scope, 
   while (auto item = loop->advance()) {
     // A macro may have kept the last one; else it serves again.
     if (!inner || inner.use_count() > 1)
-      inner = std::make_shared<Scope>(scope);
+      inner = std::make_shared<Scope>(scope, statement.body);
     else
-      inner->clear();
+      inner->begin(statement.body);
     inner->set(statement.loop, loop);
     assign(statement.target, *item, *inner);
-    const Flow flow = execute(statement.body, inner, out);
+    const Flow flow = execute(statement.body.body, inner, out);
     if (flow == Flow::leave_loop) break;
     // Jinja takes the other branch unless some item came to the end of the body.
     if (flow == Flow::on) finished = true;
   }
   if (finished) return Flow::on;
-  return execute(statement.otherwise, std::make_shared<Scope>(scope), out);
+  return execute(statement.otherwise.body, std::make_shared<Scope>(scope, statement.otherwise),
+                 out);
 }
 
 void Evaluator::run_set_block(const SetBlock& statement, const ScopePtr& scope) {
   std::string text;
-  const auto inner = std::make_shared<Scope>(scope);
-  execute(statement.body, inner, text);
+  const auto inner = std::make_shared<Scope>(scope, statement.body);
+  execute(statement.body.body, inner, text);
   Value value = std::move(text);
   for (const Apply& filter : statement.filters)
     value = filter.function(value, evaluate(filter.arguments, inner), budget_);

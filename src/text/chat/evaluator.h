@@ -17,6 +17,9 @@ namespace ebb::text::jinja {
 class Scope {
  public:
   explicit Scope(std::shared_ptr<const Scope> parent) : parent_(std::move(parent)) {}
+  Scope(std::shared_ptr<const Scope> parent, const Block& block) : parent_(std::move(parent)) {
+    begin(block);
+  }
 
   const Value* find(NameId name) const {
     for (const Scope* scope = this; scope; scope = scope->parent_.get())
@@ -25,7 +28,8 @@ class Scope {
     return nullptr;
   }
   void set(NameId name, Value value);
-  void clear() { variables_.clear(); }
+  // As new, for another run of its block.
+  void begin(const Block& block);
 
  private:
   std::shared_ptr<const Scope> parent_;

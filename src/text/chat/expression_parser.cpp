@@ -294,6 +294,7 @@ ExpressionPtr ExpressionParser::primary() {
       if (name == "false" || name == "False") return make(line, 0, Literal{false});
       if (name == "none" || name == "None") return make(line, 0, Literal{});
       if (is_suspect(name, macros_ > 0)) suspects_.push_back({Kind::name, line, name});
+      frames_.read(id_of(name));
       return make(line, 0, Name{id_of(name)});
     }
     case Kind::text: {

@@ -59,6 +59,7 @@ class ExpressionParser {
   std::vector<int> safe_lines_;  // of filters 'safe' that are not printed
   std::map<std::string, NameId, std::less<>> names_;
   int macros_ = 0;  // that are open
+  Frames frames_;
 
  private:
   // `below` is the height of the tallest child.

@@ -117,6 +117,8 @@ void append_title(char32_t character, std::string& out) {
 
 enum class Case { none, lower, upper, title };
 
+// By the category alone: the few hundred signs that Unicode counts as lower case without calling
+// them letters of that case (ª, ⅰ, ⓐ) are none here.
 Case case_of(char32_t character) {
   switch (utf8proc_category(plain(character))) {
     case UTF8PROC_CATEGORY_LL: return Case::lower;

@@ -30,7 +30,7 @@ Value Evaluator::Macro::call(const Arguments& arguments, Budget&) {
   if (arguments.positional.size() > parameters.size())
     throw Failure(
         fmt::format("macro '{}' takes at most {} arguments", definition_.title, parameters.size()));
-  const auto scope = std::make_shared<Scope>(around_);
+  const auto scope = std::make_shared<Scope>(around_, definition_.body);
   for (const auto& [name, value] : arguments.named) {
     const auto found = std::find_if(parameters.begin(), parameters.end(),
                                     [&](const auto& parameter) { return parameter.first == name; });
@@ -53,7 +53,7 @@ Value Evaluator::Macro::call(const Arguments& arguments, Budget&) {
       scope->set(id, Value::undefined(fmt::format("parameter '{}' was not provided", name)));
   }
   std::string text;
-  evaluator_.execute(definition_.body, scope, text);
+  evaluator_.execute(definition_.body.body, scope, text);
   return text;
 }
 

@@ -20,7 +20,9 @@ class Parser : private ExpressionParser {
 
   std::shared_ptr<const Template> run() && {
     auto parsed = std::make_shared<Template>();
-    parsed->body = body({});
+    parsed->body.hidden = frames_.enter();
+    parsed->body.body = body({});
+    frames_.finish();
     if (!safe_lines_.empty())
       fail_at(safe_lines_[0], "filter 'safe' is supported only where its result is printed");
     for (const Token& name : suspects_)
@@ -113,14 +115,15 @@ class Parser : private ExpressionParser {
     If result;
     while (true) {
       ExpressionPtr condition = tuple(false);
+      frames_.enter_branch();
       result.branches.emplace_back(std::move(condition), block({"endif", "elif", "else"}));
-      const std::string word = next().value;
-      if (word == "elif") continue;
-      if (word == "else") {
+      const bool more = current().is_name("elif");
+      if (next().value == "else") {
         result.otherwise = block({"endif"});
         next();
       }
-      return result;
+      frames_.leave_branch();
+      if (!more) return result;
     }
   }
 
@@ -129,21 +132,47 @@ class Parser : private ExpressionParser {
     loop.loop = id_of("loop");
     const int line = current().line;
     loop.target = target(false);
+    check_not_loop(loop.target, line);
     expect_name("in");
     loop.iterable = tuple(false);
-    if (skip_name("if")) loop.condition = expression();
+    if (skip_name("if")) loop.condition = condition_of_loop(loop.target);
     if (current().is_name("recursive")) fail("'recursive' loops are not supported");
     ++loops_;
     ++loop_scopes_;
-    check_not_loop(loop.target, line);
-    loop.body = block({"endfor", "else"});
+    loop.body.hidden = frames_.enter();
+    frames_.receive(loop.loop);
+    receive(loop.target);
+    loop.body.body = block({"endfor", "else"});
+    frames_.leave();
     --loops_;
+    loop.otherwise.hidden = frames_.enter();
     if (next().value == "else") {
-      loop.otherwise = block({"endfor"});
+      loop.otherwise.body = block({"endfor"});
       next();
     }
+    frames_.leave();
     --loop_scopes_;
     return loop;
+  }
+
+  ExpressionPtr condition_of_loop(const Target& target) {
+    frames_.enter();
+    receive(target);
+    ExpressionPtr condition = expression();
+    frames_.leave();
+    return condition;
+  }
+
+  void receive(const Target& target) {
+    if (!target.is_tuple) frames_.receive(target.name);
+    for (const Target& item : target.items) receive(item);
+  }
+
+  // What a 'set' assigns, of which it was read before what it assigns.
+  void mark_assigned(const Target& target) {
+    if (!target.is_tuple && target.attribute.empty()) frames_.assign(target.name);
+    if (!target.is_tuple && !target.attribute.empty()) frames_.read(target.name);
+    for (const Target& item : target.items) mark_assigned(item);
   }
 
   void check_not_loop(const Target& target, int line) const {
@@ -159,9 +188,12 @@ class Parser : private ExpressionParser {
     Target assigned = target(true);
     if (loop_scopes_ > 0) check_not_loop(assigned, line);
     if (skip_sign("=")) {
-      add(Set{std::move(assigned), tuple()});
+      ExpressionPtr value = tuple();
+      mark_assigned(assigned);
+      add(Set{std::move(assigned), std::move(value)});
       return;
     }
+    mark_assigned(assigned);
     SetBlock set{std::move(assigned), {}, {}};
     while (current().is_sign("|")) set.filters.push_back(filter(nullptr));
     set.body = scoped_block("endset");
@@ -169,24 +201,30 @@ class Parser : private ExpressionParser {
   }
 
   // A body that is a function in Jinja: no loop outside of it can be left from inside.
-  Body scoped_block(std::string_view end) {
+  Block scoped_block(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
-    Body statements = block({end});
+    Block result;
+    result.hidden = frames_.enter();
+    result.body = block({end});
+    frames_.leave();
     next();
     loops_ = loops;
-    return statements;
+    return result;
   }
 
   MacroDefinition macro_statement() {
     MacroDefinition macro;
     macro.title = expect_any_name();
     macro.name = assign(macro.title);
+    frames_.assign(macro.name);
+    macro.body.hidden = frames_.enter();
     expect_sign("(");
     while (!current().is_sign(")")) {
       if (!macro.parameters.empty()) expect_sign(",");
       const std::string name = expect_any_name();
       if (is_constant(name)) fail(fmt::format("'{}' cannot be assigned", name));
       macro.parameters.emplace_back(name, assign(name));
+      frames_.receive(macro.parameters.back().second);
       if (skip_sign("="))
         macro.defaults.push_back(expression());
       else if (!macro.defaults.empty())
@@ -194,8 +232,12 @@ class Parser : private ExpressionParser {
     }
     expect_sign(")");
     ++macros_;
-    macro.body = scoped_block("endmacro");
+    const int loops = std::exchange(loops_, 0);
+    macro.body.body = block({"endmacro"});
+    next();
+    loops_ = loops;
     --macros_;
+    frames_.leave();
     return macro;
   }
 
@@ -252,6 +294,9 @@ class Parser : private ExpressionParser {
 }  // namespace
 
 std::shared_ptr<const Template> parse(std::string_view source, std::string_view where) {
+  if (source.size() > kLongestTemplate)
+    throw FormatError(
+        fmt::format("{}: the template is longer than {} MiB", where, kLongestTemplate >> 20));
   if (!is_valid_utf8(source))
     throw FormatError(fmt::format("{}: the template is not UTF-8", where));
   try {

@@ -63,7 +63,10 @@ void append_float(double number, std::string& out) {
   const auto end =
       std::to_chars(digits, digits + sizeof digits, number, std::chars_format::scientific);
   const std::string_view shortest(digits, static_cast<std::size_t>(end.ptr - digits));
-  const int exponent = std::atoi(shortest.data() + shortest.find('e') + 1);
+  std::size_t sign = shortest.find('e') + 1;
+  if (shortest[sign] == '+') ++sign;  // which from_chars does not take
+  int exponent = 0;
+  std::from_chars(digits + sign, end.ptr, exponent);
   if (exponent < -4 || exponent >= 16) {
     out += shortest;
     return;

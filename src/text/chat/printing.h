@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "text/chat/value.h"
@@ -17,8 +18,8 @@ void append_text(const Value& value, std::string& out, Budget& budget);
 std::string repr(const Value& value, Budget& budget);
 
 struct JsonStyle {
-  std::string item_separator = ", ";
-  std::string key_separator = ": ";
+  std::string_view item_separator = ", ";
+  std::string_view key_separator = ": ";
   const std::string* indent = nullptr;  // one line without it
   bool escape_non_ascii = false;
   bool sort_keys = false;

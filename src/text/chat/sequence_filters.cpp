@@ -102,7 +102,7 @@ Value dictsort(const Value& self, const Arguments& arguments, Budget& budget) {
     const Value& sort_by = by == "key" ? key : value;
     keys.push_back(bound.truth(0) ? sort_by : without_case(sort_by, budget));
   }
-  return Value::list(sorted(pairs, keys, bound.truth(2), budget));
+  return Value::list(sorted(pairs, keys, bound.whole(2, 0) != 0, budget));
 }
 
 // One key an item: a list, of the attributes that commas separate.
@@ -136,7 +136,7 @@ Value sort(const Value& self, const Arguments& arguments, Budget& budget) {
   const auto items = iterate(self, budget);
   budget.spend_list(items->items.size());
   const Items keys = sort_keys(items->items, bound.unless_none(2), bound.truth(1), budget);
-  return Value::list(sorted(items->items, keys, bound.truth(0), budget));
+  return Value::list(sorted(items->items, keys, bound.whole(0, 0) != 0, budget));
 }
 
 Value unique(const Value& self, const Arguments& arguments, Budget& budget) {

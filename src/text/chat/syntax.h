@@ -10,13 +10,11 @@
 #include <vector>
 
 #include "text/chat/call.h"
+#include "text/chat/frames.h"
 #include "text/chat/operators.h"
 #include "text/chat/value.h"
 
 namespace ebb::text::jinja {
-
-// Names of variables are numbered, so that looking one up compares numbers.
-using NameId = int;
 
 struct Expression;
 using ExpressionPtr = std::unique_ptr<const Expression>;
@@ -98,6 +96,12 @@ struct Expression {
 struct Statement;
 using Body = std::vector<Statement>;
 
+// A body with variables of its own.
+struct Block {
+  Body body;
+  Hidden hidden;
+};
+
 // What is assigned to: a name, an attribute of a namespace, or several in a row.
 struct Target {
   NameId name = -1;
@@ -120,8 +124,8 @@ struct For {
   Target target;
   ExpressionPtr iterable;
   ExpressionPtr condition;  // null where all items are visited
-  Body body;
-  Body otherwise;
+  Block body;
+  Block otherwise;
   NameId loop;
 };
 struct Set {
@@ -131,18 +135,18 @@ struct Set {
 struct SetBlock {
   Target target;
   std::vector<Apply> filters;
-  Body body;
+  Block body;
 };
 struct MacroDefinition {
   std::string title;
   NameId name;
   std::vector<std::pair<std::string, NameId>> parameters;
   std::vector<ExpressionPtr> defaults;  // of the last parameters
-  Body body;
+  Block body;
 };
 // {% generation %}: what it holds is printed; what is set in it stays in it.
 struct Generation {
-  Body body;
+  Block body;
 };
 struct Break {};
 struct Continue {};
@@ -154,7 +158,7 @@ struct Statement {
 };
 
 struct Template {
-  Body body;
+  Block body;
   std::map<std::string, NameId, std::less<>> names;
 };
 

@@ -112,8 +112,9 @@ Value tojson(const Value& self, const Arguments& arguments, Budget& budget) {
     style.indent = &indention;
     style.item_separator = ",";
   }
+  std::shared_ptr<const List> pair;
   if (const Value* separators = bound.unless_none(2)) {
-    const auto pair = iterate(*separators, budget);
+    pair = iterate(*separators, budget);
     if (pair->items.size() != 2 || !pair->items[0].if_string() || !pair->items[1].if_string())
       throw Failure("'tojson' needs two strings as separators");
     style.item_separator = *pair->items[0].if_string();
