@@ -346,7 +346,7 @@ TEST_F(RoundTripTest, CompanionsOutliveTheirFolder) {
   const std::string tokenizer = io::read_text(files, model / "tokenizer.json", kMiB);
   files.remove_all(model);
   const std::filesystem::path saved =
-      save_checkpoint(files, folder / "run", run.store(), companions, {.numerics_key = {}}, 1);
+      save_checkpoint(files, folder / "run", run.store(), companions, TrainingState{}, 1);
   EXPECT_EQ(io::read_text(files, saved / "tokenizer.json", kMiB), tokenizer);
   EXPECT_TRUE(json_of(saved / "config.json").contains("a_field_of_others"));
 }
