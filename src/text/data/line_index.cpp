@@ -35,7 +35,8 @@ LineIndex::LineIndex(const SourceFile& file, Bytes begin, const IndexProgress& p
         "{}, line {}: the line is longer than {}, the most that Ebb reads; split it into several",
         file.name(), lines_ + 1, format_bytes(kLongestLine)));
   };
-  std::vector<char> buffer(static_cast<std::size_t>(kBlocksAtOnce * kBlock));
+  std::vector<char> buffer(
+      static_cast<std::size_t>(std::min(kBlocksAtOnce * kBlock, file.size() - begin)));
   for (Bytes at = begin; at < file.size(); at += kBlocksAtOnce * kBlock) {
     const Bytes bytes = std::min(kBlocksAtOnce * kBlock, file.size() - at);
     const std::span<char> piece(buffer.data(), static_cast<std::size_t>(bytes));
@@ -74,7 +75,7 @@ std::string LineIndex::read(const SourceFile& file, std::int64_t line) const {
     to_skip = line - line_feeds_before_[static_cast<std::size_t>(block)];
   }
   std::string out;
-  std::vector<char> buffer(static_cast<std::size_t>(kBlock));
+  std::vector<char> buffer(static_cast<std::size_t>(std::min(kBlock, file.size() - begin_)));
   for (Bytes at = begin_ + block * kBlock; at < file.size(); at += kBlock) {
     const Bytes bytes = std::min(kBlock, file.size() - at);
     const std::span<char> piece(buffer.data(), static_cast<std::size_t>(bytes));

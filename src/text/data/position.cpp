@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 
 namespace ebb::text {
@@ -17,7 +18,7 @@ DataPosition parse_position(const Json& json, std::string_view where) {
         value->get<std::int64_t>() < 0) {
       throw FormatError(fmt::format(
           "{}: the data position should have a whole number \"{}\", 0 or more; found {}", where,
-          key, json.dump()));
+          key, in_quotes(json.dump())));
     }
     return value->get<std::int64_t>();
   };
