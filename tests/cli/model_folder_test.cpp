@@ -1,4 +1,6 @@
 // Folders as people bring them: several files in half precision, a tokenizer, a chat template.
+#include <map>
+
 #include "cli/small_commands.h"
 #include "engine/made_folders.h"
 #include "model/parameters.h"
@@ -118,6 +120,46 @@ TEST_F(ModelFolder, ATokenizerFromElsewhere) {
   EXPECT_EQ(bytes["stop_ids"], Json({256})) << "the model's eos is no byte";
   const Json given = generated({"--prompt", "Hello there", "--tokenizer", at("elsewhere")});
   EXPECT_LT(given["prompt_ids"].size(), 11u);
+}
+
+TEST_F(ModelFolder, TrainingCarriesItAlongAndResumesFromTheCheckpointAlone) {
+  write_file(model + "/generation_config.json", R"({"eos_token_id": 1000})");
+  write_file(model + "/chat_template.jinja", kTemplate);
+  const std::vector<std::string> files = {"tokenizer.json", "tokenizer_config.json",
+                                          "chat_template.jinja", "generation_config.json"};
+  std::map<std::string, std::string> contents;
+  for (const std::string& name : files) contents[name] = read_file(model + "/" + name);
+  const std::string run = at("run");
+  const auto train_to = [&](const std::string& from, int steps) {
+    return run_ebb(Arguments{"train", "--model", from, "--data", data, "--out", run, "--schedule",
+                             "constant", "--resume", "--save-every", "1", "--keep", "1"} +
+                   batch(steps));
+  };
+  const auto check = [&](int step) {
+    const std::string folder = step_folder(run, step);
+    const std::string manifest = read_file(folder + "/manifest.json");
+    for (const std::string& name : files) {
+      EXPECT_EQ(read_file(folder + "/" + name), contents[name]) << name;
+      EXPECT_THAT(manifest, HasSubstr("\"" + name + "\""));
+    }
+    const Json config = Json::parse(read_file(folder + "/config.json"));
+    EXPECT_EQ(config["of_others"], "kept");
+    EXPECT_EQ(config["dtype"], "bfloat16");
+  };
+  const Finished first = train_to(model, 2);
+  ASSERT_EQ(first.code, 0) << first.err;
+  check(2);
+  // Nothing of the original is left, and each save removes the checkpoint before it.
+  std::filesystem::remove_all(model);
+  const Finished second = train_to(run, 4);
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("Going on from step 2"));
+  EXPECT_FALSE(std::filesystem::exists(step_folder(run, 2)));
+  check(4);
+  model = run;
+  const Json json = generated({"--chat", "--prompt", "hi"});
+  EXPECT_EQ(json["stop_ids"], Json({1000}));
+  EXPECT_EQ(json["temperature"], 0);
 }
 
 TEST_F(ModelFolder, Inspect) {

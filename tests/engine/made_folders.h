@@ -18,8 +18,9 @@
 
 namespace ebb::engine {
 
-inline std::filesystem::path golden_folder(const std::string& family) {
-  return source_folder() / "tests/golden/training" / family;
+// Such as "training/qwen2".
+inline std::filesystem::path golden_folder(const std::string& name) {
+  return source_folder() / "tests/golden" / name;
 }
 
 struct NamedValues {

@@ -105,7 +105,7 @@ FileKind identify_object(const RootKeys& root, const std::filesystem::path& path
   if (root.has("tokenizer_class") || root.has("chat_template")) return FileKind::tokenizer;
   if (root.format == "ebb-checkpoint") return FileKind::manifest;
   if (root.format == "ebb training state") return FileKind::training_state;
-  if (root.has("matmul_flops")) return FileKind::profile;
+  if (root.format == "ebb machine profile") return FileKind::profile;
   if (root.has("model_type") || root.has("architectures")) return FileKind::config;
   if (root.has("messages") || root.has("prompt") || root.has("text")) return FileKind::jsonl;
   if (root.has("eos_token_id") || root.has("do_sample") || root.has("temperature")) {
