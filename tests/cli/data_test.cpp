@@ -148,9 +148,8 @@ TEST_F(DataTest, BadLines) {
   expect_refused(train_on(at("bad.jsonl"), at("out"), 2),
                  {"bad.jsonl', line 2", "empty", "Remove"});
   write_file(at("bad.jsonl"), "{\"question\": \"a\", \"answer\": \"b\"}\n");
-  expect_refused(
-      train_on(at("bad.jsonl"), at("out"), 2),
-      {"bad.jsonl', line 1", "'question', 'answer'", "\"prompt\" and \"completion\""});
+  expect_refused(train_on(at("bad.jsonl"), at("out"), 2),
+                 {"bad.jsonl', line 1", "'question', 'answer'", "\"prompt\" and \"completion\""});
   write_file(at("bad.jsonl"), "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n");
   expect_refused(train_on(at("bad.jsonl"), at("out"), 2),
                  {"bad.jsonl', line 1", "chat template", "\"prompt\", \"completion\""});

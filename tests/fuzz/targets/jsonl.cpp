@@ -31,8 +31,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return run(data, size, kBytesPerByte, [](std::string_view text) {
     const MemorySource source(text);
     const text::ByteTokenizer bytes;
-    const text::Encoding encoding{
-        .tokenizer = &bytes, .vocabulary = bytes.vocabulary(), .loss_on_all = false, .chat = render};
+    const text::Encoding encoding{.tokenizer = &bytes,
+                                  .vocabulary = bytes.vocabulary(),
+                                  .loss_on_all = false,
+                                  .chat = render};
     const auto file = text::open_jsonl(text::SourceFile(source.path()), {});
     require(file->items() <= static_cast<std::int64_t>(text.size()), "a line is at least a byte");
     require(file->index_bytes() <= static_cast<Bytes>(text.size()), "an index is small");

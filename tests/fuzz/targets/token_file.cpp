@@ -25,8 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const text::Encoding encoding{
         .tokenizer = &bytes, .vocabulary = bytes.vocabulary(), .loss_on_all = false, .chat = {}};
     const text::TokenLayout layout = text::read_token_layout(text::SourceFile(source.path()));
-    require(layout.tokens > 0 && layout.begin + layout.tokens * layout.width <=
-                                     static_cast<Bytes>(text.size()),
+    require(layout.tokens > 0 &&
+                layout.begin + layout.tokens * layout.width <= static_cast<Bytes>(text.size()),
             "all tokens are in the file");
     const auto file = text::open_token_file(text::SourceFile(source.path()), encoding, kWindow);
     std::int64_t tokens = 0;
