@@ -65,6 +65,7 @@ struct TrainOptions {
   std::int64_t save_every = 0;     // steps; 0: at the end only
   int keep = 2;                    // checkpoints; 0: nothing is saved
   bool resume = false;
+  bool verify = true;     // the checksums of a model that is a checkpoint, before it is used
   bool summarize = true;  // make TrainSummary::json; takes a pass over all weights and states
 };
 

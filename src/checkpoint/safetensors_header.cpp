@@ -68,7 +68,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
     if (where_ != Where::tensor || field_ != "dtype") unexpected("the text " + in_quotes(value));
     const std::optional<StoredType> type = try_stored_type(value);
     if (!type) {
-      fail("dtype", "one of F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL", in_quotes(value));
+      fail("dtype", "one of " + stored_type_names(), in_quotes(value));
     }
     tensor_.type = *type;
     return true;

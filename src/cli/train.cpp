@@ -59,6 +59,9 @@ void add_train(CLI::App& app, Action& action) {
           "--resume", options->resume,
           "Go on from the last checkpoint in --out, to the bit, wherever things are placed now")
       ->group("Run");
+  verb->add_flag("!--no-verify", options->verify,
+                 "Do not compare the files of a --model that is a checkpoint with its checksums")
+      ->group("Run");
   verb->add_option("--summary", *summary, "Write what was measured to this JSON file")
       ->group("Run");
   verb->callback([options, summary, &action] {

@@ -8,13 +8,11 @@
 
 #include "checkpoint/folder.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/weight_files.h"
 #include "ebb/error.h"
 
 namespace ebb::engine {
 namespace {
-
-constexpr std::string_view kWeights = "model.safetensors";
-constexpr std::string_view kState = "state.safetensors";
 
 std::string_view suffix_of(Plane plane) {
   switch (plane) {
@@ -107,12 +105,13 @@ void read_file(io::FileSystem& files, const std::filesystem::path& path, Paramet
 }  // namespace
 
 std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesystem::path& root,
-                                      ParameterStore& store, const model::Config& config,
+                                      ParameterStore& store, const Companions& companions,
                                       const TrainingState& state, int keep) {
   checkpoint::CheckpointWriter writer(files, root, state.step);
-  write_file(files, writer, kWeights, store, true);
-  write_file(files, writer, kState, store, false);
-  writer.write_json("config.json", model::to_json(config, name_of(store.dtype())));
+  write_file(files, writer, checkpoint::kWeightsName, store, true);
+  write_file(files, writer, kStateName, store, false);
+  writer.write_json("config.json", config_to_save(companions, store.dtype()));
+  for (const Companions::Copy& copy : companions.copies) writer.copy_file(copy.name, *copy.file);
   writer.write_json(kTrainingName, to_json(state));
   const std::filesystem::path published = writer.publish();
   checkpoint::keep_last(files, root, keep);
@@ -121,8 +120,8 @@ std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesyst
 
 void load_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,
                      ParameterStore& store) {
-  read_file(files, folder / kWeights, store, true);
-  read_file(files, folder / kState, store, false);
+  read_file(files, folder / checkpoint::kWeightsName, store, true);
+  read_file(files, folder / kStateName, store, false);
 }
 
 }  // namespace ebb::engine

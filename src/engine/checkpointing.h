@@ -5,16 +5,21 @@
 #include <filesystem>
 #include <optional>
 
-#include "engine/training_run.h"
+#include "engine/companions.h"
+#include "engine/parameter_store.h"
 #include "engine/training_state.h"
 #include "io/file_system.h"
 
 namespace ebb::engine {
 
-// Publishes `root`/step-... atomically and returns it; then removes all but the last `keep`. The
-// lanes must be empty. Throws IoError; the last checkpoint is then still good.
+// Masters' low halves and moments, in a file beside the weights.
+inline constexpr std::string_view kStateName = "state.safetensors";
+
+// Publishes `root`/step-... atomically and returns it: a model's folder that others can load, too;
+// then removes all but the last `keep`. The lanes must be empty. Throws IoError; the last
+// checkpoint is then still good.
 std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesystem::path& root,
-                                      ParameterStore& store, const model::Config& config,
+                                      ParameterStore& store, const Companions& companions,
                                       const TrainingState& state, int keep);
 
 // Parameters, masters and moments, into whatever placement the store has.

@@ -78,6 +78,7 @@ class Session {
         runtime_(options.device, check_threads(options.threads)),
         source_(find_model(files_, options.model)),
         tokenizer_(find_tokenizer(source_, options.tokenizer)),
+        companions_(find_companions(files_, source_, tokenizer_.folder, tokenizer_.parts.files)),
         settings_(training_settings(options, source_.config, runtime_.device())),
         data_(options, tokenizer_, source_.config.vocabulary, runtime_.threads(),
               [&observer](const std::string& text) { observer.note(text); }) {
@@ -87,7 +88,11 @@ class Session {
 
   TrainSummary run() {
     const auto start = find_start(files_, options_, observer_);
-    if (start) restore_state(*start);
+    if (start) {
+      restore_state(*start);
+    } else if (options_.verify) {
+      verify_model(files_, source_);
+    }
     TrainingRun run(runtime_, settings_);
     observer_.note(plan::explain(run.plan()));
     const memory::Reservation staging = run.host_ledger().reserve("staging", kStagingBytes);
@@ -223,7 +228,7 @@ class Session {
   void save(TrainingRun& run) {
     if (state_.step == saved_step_ || options_.keep == 0) return;
     checkpoint_ =
-        save_checkpoint(files_, options_.out, run.store(), source_.config, state_, options_.keep)
+        save_checkpoint(files_, options_.out, run.store(), companions_, state_, options_.keep)
             .string();
     saved_step_ = state_.step;
     observer_.note("Saved " + checkpoint_);
@@ -235,6 +240,7 @@ class Session {
   Runtime runtime_;
   ModelSource source_;
   ModelTokenizer tokenizer_;
+  Companions companions_;
   TrainingSettings settings_;
   TrainingData data_;
   Json key_;

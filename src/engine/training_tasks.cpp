@@ -124,15 +124,19 @@ void TrainingTasks::load_batch(TaskRun& run) {
 
 void TrainingTasks::embed(TaskRun& run) {
   decoder_.embed(runtime_.model_ops(), run.read(Role::weights, weights_bytes(run)), ids(run, false),
+                 {.start = 0, .length = decoder_.shape().sequence},
                  run.at(Role::output, work().input));
 }
 
 void TrainingTasks::forward(TaskRun& run) {
   run.at(Role::scratch, work().scratch);
-  decoder_.forward(runtime_.model_ops(), run.read(Role::weights, weights_bytes(run)),
-                   reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
-                   run.read(Role::input, work().input), run.at(Role::output, work().input),
-                   run.carver(Role::saved), run.carver(Role::work));
+  const model::ForwardMemory memory{
+      .weights = run.read(Role::weights, weights_bytes(run)),
+      .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
+      .input = run.read(Role::input, work().input),
+      .output = run.at(Role::output, work().input)};
+  decoder_.forward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
+                   run.carver(Role::work));
 }
 
 void TrainingTasks::head(TaskRun& run) {
@@ -157,7 +161,8 @@ void TrainingTasks::backward(TaskRun& run) {
       .input = run.read(Role::input, work().input),
       .residual = run.at(Role::residual, work().input),
       .gradient = run.at(Role::gradient, gradient_bytes(run))};
-  decoder_.backward(runtime_.model_ops(), memory, run.carver(Role::saved), run.carver(Role::work));
+  decoder_.backward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
+                    run.carver(Role::work));
 }
 
 void TrainingTasks::embed_backward(TaskRun& run) {

@@ -73,7 +73,8 @@ TrainingSettings settings_for(const Placement& placement, DType dtype = DType::b
 }
 
 fs::path save(io::FileSystem& files, const fs::path& root, TrainingRun& run, int keep = 2) {
-  return save_checkpoint(files, root, run.store(), run.settings().config,
+  return save_checkpoint(files, root, run.store(),
+                         {.config = run.settings().config, .stored_config = {}, .copies = {}},
                          {.step = run.steps_done(),
                           .data_position = {.epoch = 1, .item = 2 * run.steps_done(), .token = 3},
                           .seed = 7,
