@@ -36,7 +36,10 @@ TEST_F(VerbsTest, HelpNamesEveryFlag) {
                             "--states",    "--state-format",  "--offload-fraction",
                             "--recompute", "--activations",   "--chunk-parameters",
                             "--seed",      "--dtype",         "--device",
-                            "--threads",   "--host-fraction", "--use-cpu-offloading"};
+                            "--threads",   "--host-fraction", "--use-cpu-offloading",
+                            "--tokenizer", "--packing",       "--loss",
+                            "--eval-data", "--eval-share",    "--eval-batches",
+                            "--eval-every"};
   const std::vector<std::pair<std::string, Arguments>> verbs = {
       {"train", shared + Arguments{"--data", "--out", "--save-every", "--keep", "--resume",
                                    "--summary", "--no-verify"}},
@@ -45,6 +48,7 @@ TEST_F(VerbsTest, HelpNamesEveryFlag) {
        {"--model", "--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed",
         "--device-memory", "--host-memory", "--threads", "--dtype", "--tokenizer", "--chat",
         "--system", "--json", "--no-verify"}},
+      {"tokenize", {"--model", "--tokenizer", "--data", "--out", "--threads"}},
       {"inspect", {"path", "preset:NAME", "--json"}}};
   const Finished all = run_ebb({"--help"});
   EXPECT_EQ(all.code, 0);

@@ -4,6 +4,7 @@
 #include "data_cases.h"
 #include "ebb/error.h"
 #include "text/data/examples.h"
+#include "text/tokenizer_folder.h"
 
 namespace ebb::text {
 namespace {
@@ -70,6 +71,62 @@ TEST(Conversations, BeginWithTheTokensOfThePrompt) {
   const Item item = encode_conversation(said, with(simple), "here");
   for (std::size_t i = 0; i < prompt.size(); ++i) EXPECT_EQ(id_of(item.tokens[i]), prompt[i]);
   EXPECT_GE(item.tokens[prompt.size()], 0);
+}
+
+// With the tokenizers and templates of the families: what was said before an answer has the tokens
+// that a prompt of it has, the answers carry loss, and the tokens are those of the whole text.
+TEST(Conversations, OfTheFamilies) {
+  const struct {
+    std::string tokenizer, chat, bos, eos;
+  } families[] = {{"qwen2", "chatml", "", "<|im_end|>"},
+                  {"qwen2", "qwen2_5", "", "<|im_end|>"},
+                  {"llama3", "llama3", "<|begin_of_text|>", "<|eot_id|>"},
+                  {"llama3", "llama3_1", "<|begin_of_text|>", "<|eot_id|>"},
+                  {"llama2", "llama2", "<s>", "</s>"},
+                  {"llama2", "zephyr", "<s>", "</s>"},
+                  {"mistral", "mistral_v1", "<s>", "</s>"},
+                  {"gemma", "gemma", "<bos>", "<eos>"}};
+  const std::filesystem::path golden = std::filesystem::path(EBB_SOURCE_DIR) / "tests/golden";
+  const Json said = messages({{"user", "Hello, what is 2+2?"},
+                              {"assistant", "It is 4."},
+                              {"user", "And  3+3?"},
+                              {"assistant", "Six, of course."}});
+  for (const auto& [name, chat, bos, eos] : families) {
+    const TemporaryFolder folder;
+    std::filesystem::copy_file(golden / "tokenizers" / (name + ".json"),
+                               folder.path() / "tokenizer.json");
+    std::filesystem::copy_file(golden / "chat/templates" / (chat + ".jinja"),
+                               folder.path() / "chat_template.jinja");
+    folder.write("tokenizer_config.json", Json{{"bos_token", bos}, {"eos_token", eos}}.dump());
+    const TokenizerFolder model = load_tokenizer(folder.path());
+    const auto render = [&](const Json& part, bool answer_next) {
+      return model.chat->render(part, model.special_tokens, answer_next);
+    };
+    const Encoding encoding{.tokenizer = model.tokenizer.get(),
+                            .vocabulary = model.tokenizer->vocabulary(),
+                            .loss_on_all = false,
+                            .chat = render};
+    const Item item = encode_conversation(said, encoding, chat);
+    std::vector<std::int32_t> ids;
+    std::string learned;
+    for (const std::int32_t token : item.tokens) {
+      ids.push_back(id_of(token));
+      if (token >= 0) learned += model.tokenizer->decode_next({&token, 1});
+    }
+    expect_says(learned, "It is 4.");
+    expect_says(learned, "Six, of course.");
+    EXPECT_EQ(learned.find("Hello"), std::string::npos) << chat << ": " << learned;
+    EXPECT_EQ(learned.find("3+3"), std::string::npos) << chat << ": " << learned;
+    for (const std::size_t before : {1u, 3u}) {
+      Json asked = Json::array();
+      for (std::size_t i = 0; i < before; ++i) asked.push_back(said[i]);
+      const auto prompt = model.tokenizer->encode(render(asked, true));
+      EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), ids.begin())) << chat << ", " << before;
+      EXPECT_GE(item.tokens[prompt.size()], 0) << chat;
+      EXPECT_LT(item.tokens[prompt.size() - 1], 0) << chat;
+    }
+    EXPECT_EQ(ids, model.tokenizer->encode(render(said, false))) << chat;
+  }
 }
 
 TEST(Conversations, ReadFromAFile) {

@@ -11,7 +11,7 @@
 
 namespace ebb::text {
 
-// Bytes, with a token before every text as some tokenizers want it.
+// Bytes, with a token before every text and end of text behind it, as some tokenizers want it.
 class BytesAfterBegin final : public Tokenizer {
  public:
   static constexpr std::int32_t kBegin = 257;
@@ -19,6 +19,7 @@ class BytesAfterBegin final : public Tokenizer {
     return bytes_.encode(text);
   }
   std::vector<std::int32_t> prefix() const override { return {kBegin}; }
+  std::vector<std::int32_t> suffix() const override { return {end_of_text()}; }
   std::string decode(std::span<const std::int32_t> ids) const override {
     return bytes_.decode(ids);
   }

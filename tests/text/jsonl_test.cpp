@@ -86,6 +86,40 @@ TEST(Jsonl, CompletionsCarryLossAndPromptsDoNot) {
   EXPECT_EQ(spell_loss(open_data({path}, encoding).read(0).tokens), "........Yes|");
 }
 
+// One that merges: "ab" is one token, and every text begins with a space.
+class Merging final : public Tokenizer {
+ public:
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids{' '};
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const bool pair = text.substr(i).starts_with("ab");
+      ids.push_back(pair ? 300 : text[i]);
+      i += pair ? 1 : 0;
+    }
+    return ids;
+  }
+  std::string decode(std::span<const std::int32_t>) const override { return {}; }
+  std::int32_t vocabulary() const override { return 301; }
+  std::int32_t end_of_text() const override { return 256; }
+  std::string name() const override { return "merging"; }
+  std::optional<std::int32_t> id_of(std::string_view) const override { return std::nullopt; }
+};
+
+TEST(Jsonl, ACompletionNeverChangesThePromptsTokens) {
+  const Merging merging;
+  const auto tokens = [&](const char* line) {
+    return encode_example(Json::parse(line), Form::completions,
+                          {.tokenizer = &merging, .vocabulary = 301, .chat = {}}, "here")
+        .tokens;
+  };
+  using Ids = std::vector<std::int32_t>;
+  // No second space, as in the whole text.
+  EXPECT_EQ(tokens(R"({"prompt": "x", "completion": "ab"})"), (Ids{~' ', ~'x', 300, 256}));
+  // The whole text would have "ab" as one token: the completion is tokenized alone.
+  EXPECT_EQ(tokens(R"({"prompt": "xa", "completion": "b"})"),
+            (Ids{~' ', ~'x', ~'a', ' ', 'b', 256}));
+}
+
 // The error of the first line that cannot be read, wherever that is noticed.
 std::string refusal(const TemporaryFolder& folder, const std::string& text) {
   const fs::path path = folder.write("bad.jsonl", text);

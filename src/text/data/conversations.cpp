@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "text/data/continuation.h"
 #include "text/data/examples.h"
 
 namespace ebb::text {
@@ -46,11 +47,12 @@ void check_messages(const Json& messages, const std::string& where) {
 // Tokenizes a conversation part by part, each the continuation of the text so far.
 class Parts {
  public:
-  Parts(const Encoding& encoding, const std::string& where) : encoding_(encoding), where_(where) {}
+  Parts(const Encoding& encoding, const std::string& where)
+      : all_(encoding.loss_on_all), where_(where), text_(*encoding.tokenizer) {}
 
   // `whole` is the text up to the part's end; `message` counts from 1.
   void add(std::string whole, bool with_loss, std::size_t message) {
-    if (!whole.starts_with(written_)) {
+    if (!whole.starts_with(text_.text())) {
       throw FormatError(fmt::format(
           "{}: with message {} the model's chat template writes what was said before it "
           "differently, so the assistant's words cannot be told from the rest; give each answer a "
@@ -58,19 +60,17 @@ class Parts {
           "\"completion\"}}",
           where_, message));
     }
-    const std::string_view part = std::string_view(whole).substr(written_.size());
-    for (const std::int32_t id : encoding_.tokenizer->encode(part)) {
-      item_.tokens.push_back(with_loss || encoding_.loss_on_all ? id : ~id);
+    for (const std::int32_t id : text_.extend(std::move(whole))) {
+      item_.tokens.push_back(with_loss || all_ ? id : ~id);
     }
-    written_ = std::move(whole);
   }
 
   Item take() { return std::move(item_); }
 
  private:
-  const Encoding& encoding_;
+  bool all_;
   const std::string& where_;
-  std::string written_;
+  Continuation text_;
   // The template ends the conversation its own way, without end of text.
   Item item_{.tokens = {}, .next = Item::kUnknown};
 };

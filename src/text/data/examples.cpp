@@ -7,6 +7,7 @@
 
 #include "base/in_quotes.h"
 #include "ebb/error.h"
+#include "text/data/continuation.h"
 #include "text/data/utf8.h"
 
 namespace ebb::text {
@@ -89,10 +90,11 @@ Item encode_example(const Json& example, Form form, const Encoding& encoding,
     const std::string& prompt = text_at(example, "prompt", where);
     const std::string& completion = text_at(example, "completion", where);
     append(item, tokenizer.prefix(), all);
-    append(item, tokenizer.encode(prompt), all);
-    append(item, tokenizer.encode(completion), true);
+    Continuation text(tokenizer);
+    append(item, text.extend(prompt), all);
+    append(item, text.extend(prompt + completion), true);
   }
-  item.tokens.push_back(tokenizer.end_of_text());
+  append(item, ending(tokenizer), true);
   return item;
 }
 

@@ -18,8 +18,8 @@ Json parse_example(const std::string& line, const std::string& where);
 Form form_of(const Json& example, const std::string& where);
 
 // The example's tokens. Throws FormatError where it has not the keys of `form`, or values of other
-// types. A part that carries loss is tokenized apart from what is before it: so the model learns to
-// go on from the very tokens that a prompt becomes when it is generated from.
+// types. The tokens of a prompt are those that it has alone: so the model learns to go on from the
+// very tokens that it sees when it generates.
 Item encode_example(const Json& example, Form form, const Encoding& encoding,
                     const std::string& where);
 

@@ -27,6 +27,13 @@ struct Item {
 constexpr std::int32_t id_of(std::int32_t token) { return token < 0 ? ~token : token; }
 constexpr std::int32_t target_of(std::int32_t token) { return token < 0 ? -1 : token; }
 
+// What comes behind a text: what the tokenizer wants there, and end of text, once.
+inline std::vector<std::int32_t> ending(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids = tokenizer.suffix();
+  if (ids.empty() || ids.back() != tokenizer.end_of_text()) ids.push_back(tokenizer.end_of_text());
+  return ids;
+}
+
 // What the items of a file are.
 enum class Form {
   passages,       // pieces of plain text

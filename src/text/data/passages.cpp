@@ -57,10 +57,12 @@ class Passages final : public ItemFile {
 
     const Tokenizer& tokenizer = *encoding.tokenizer;
     Item out;
-    if (first) out.tokens = tokenizer.prefix();
-    const auto ids = tokenizer.encode(text.substr(begin, end - begin));
-    out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
-    if (last) out.tokens.push_back(tokenizer.end_of_text());
+    const auto append = [&](const std::vector<std::int32_t>& ids) {
+      out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
+    };
+    if (first) append(tokenizer.prefix());
+    append(tokenizer.encode(text.substr(begin, end - begin)));
+    if (last) append(ending(tokenizer));
     out.next = last ? Item::kNextItem : Item::kUnknown;
     return out;
   }

@@ -97,9 +97,9 @@ double ReadAhead::waited_seconds() const {
 }
 
 Bytes reading_bytes(const DataSet& data) {
-  // Its bytes, their copy as JSON values or rendered text, at most a token of four bytes for each
-  // of them in a vector that grows by doubling, and a block of the file.
-  return 12 * data.largest_item() + 64 * kKiB;
+  // Its bytes, a few copies of them as JSON values and rendered text, at most a token of four bytes
+  // for each of them in up to three vectors that grow by doubling, and a block of the file.
+  return 32 * data.largest_item() + 64 * kKiB;
 }
 
 }  // namespace ebb::text
