@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include <array>
+#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@ using Activation = Config::Activation;
 
 // The kernels' attention keeps a head in registers or in shared memory.
 constexpr std::int64_t kMostHeadDim = 256;
+constexpr std::int64_t kMostWidth = std::int64_t{1} << 24;
 
 struct ActivationName {
   std::string_view name;
@@ -51,8 +53,11 @@ void read_shapes(const Fields& fields, const ShapeFields& names, Config& config)
   if (config.head_dim == 0 && config.heads > 0) config.head_dim = config.hidden / config.heads;
   if (names.head_dim) config.head_dim = fields.integer(names.head_dim, config.head_dim);
   // Only a family whose MLP has no gate leaves its width to be four times the model's.
-  config.intermediate = config.gated ? fields.integer(names.intermediate)
-                                     : fields.integer(names.intermediate, 4 * config.hidden);
+  if (config.gated || fields.has(names.intermediate)) {
+    config.intermediate = fields.integer(names.intermediate);
+  } else if (std::abs(config.hidden) <= kMostWidth) {
+    config.intermediate = 4 * config.hidden;
+  }
   config.vocabulary = fields.integer(names.vocabulary);
   config.max_positions = fields.integer(names.max_positions, config.max_positions);
   config.norm_epsilon = fields.number(names.norm_epsilon, config.norm_epsilon);
@@ -124,7 +129,7 @@ void check(const Config& config, std::string_view where) {
   const auto require = [&](bool good, std::string_view what) {
     if (!good) throw ConfigError(fmt::format("{}: {}", where, what));
   };
-  constexpr std::int64_t most = std::int64_t{1} << 24;
+  constexpr std::int64_t most = kMostWidth;
   for (const auto& [name, value] : {std::pair{names.hidden, config.hidden},
                                     {names.layers, config.layers},
                                     {names.heads, config.heads},

@@ -26,7 +26,6 @@ struct Preset {
 constexpr std::array kPresets = {
     Preset{"tiny", "llama", 128, 4, 4, 2, 32, 384, 272, 4096, 1e4, 1e-5, true},
     Preset{"small", "llama", 320, 8, 5, 5, 64, 864, 272, 4096, 1e4, 1e-5, true},
-    Preset{"gpt2", "gpt2", 768, 12, 12, 12, 64, 3072, 50257, 1024, 1e4, 1e-5, true},
     Preset{"qwen2.5-0.5b", "qwen2", 896, 24, 14, 2, 64, 4864, 151936, 32768, 1e6, 1e-6, true},
     Preset{"qwen2.5-1.5b", "qwen2", 1536, 28, 12, 2, 128, 8960, 151936, 32768, 1e6, 1e-6, true},
     Preset{"qwen2.5-3b", "qwen2", 2048, 36, 16, 2, 128, 11008, 151936, 32768, 1e6, 1e-6, true},
@@ -43,6 +42,7 @@ constexpr std::array kPresets = {
     Preset{"mistral-7b", "mistral", 4096, 32, 32, 8, 128, 14336, 32000, 32768, 1e4, 1e-5, false, 0,
            4096},
     Preset{"gemma-2b", "gemma", 2048, 18, 8, 1, 256, 16384, 256000, 8192, 1e4, 1e-6, true},
+    Preset{"gpt2", "gpt2", 768, 12, 12, 12, 64, 3072, 50257, 1024, 1e4, 1e-5, true},
 };
 
 }  // namespace

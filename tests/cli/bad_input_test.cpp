@@ -207,7 +207,7 @@ TEST_F(BadModel, Configuration) {
     all.push_back(model + "/config.json");
     expect_model_refused(all);
   };
-  change("model_type", "mamba", {"model_type 'mamba'", "'llama' or 'qwen2'"});
+  change("model_type", "mamba", {"model_type 'mamba'", "llama, mistral, qwen2"});
   change("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}, {"rope_scaling", "'yarn'"});
   change("hidden_size", "wide", {"'hidden_size' should be a whole number", "wide"});
   change("hidden_size", -1, {"hidden_size", "-1"});

@@ -171,6 +171,7 @@ TEST(Config, RefusesWhatAFamilyDoesNotHave) {
   };
   const Json sliding = {"full_attention", "sliding_attention"};
   for (const Case& c : {Case{of("gpt2", "n_embd", 66), "n_embd"},
+                        {of("gpt2", "n_embd", std::int64_t{1} << 62), "n_embd"},
                         {of("gpt2", "n_layer", 0), "n_layer"},
                         {of("gpt2", "activation_function", "relu"), "activation_function 'relu'"},
                         {of("gpt2", "scale_attn_weights", false), "scale_attn_weights"},

@@ -53,6 +53,10 @@ HWY_EXPORT(add_any_rows);
 void CpuOps::embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale) {
   for_rows(out.rows, out.cols, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
+      if (scale == 1.0f) {
+        convert_rows(rows_of(out, i), rows_of(table, ids[i]), 1, out.cols);
+        continue;
+      }
       HWY_DYNAMIC_DISPATCH(scale_any_row)
       (rows_of(out, i), rows_of(table, ids[i]), scale, out.cols);
     }

@@ -132,7 +132,7 @@ void norm_any_row(const NormRow& row, const Norm& norm) {
 
 // With c = x - mean and g = dy * (weight + offset):
 // dx = rstd g - c rstd^3 mean(g c) - rstd mean(g), the last for Kind::layer only.
-template <class T>
+template <class T, Norm::Kind kKind>
 void norm_backward_row(const NormBackwardRow& row, const Norm& norm) {
   const Floats d;
   const T* weight = static_cast<const T*>(row.weight);
@@ -150,12 +150,12 @@ void norm_backward_row(const NormBackwardRow& row, const Norm& norm) {
     for_vectors(row.width, [&](std::int64_t j, std::int64_t n) EBB_LANES {
       const Vector g = through_weight(j, n);
       products = hn::MulAdd(g, hn::Sub(load(x + j, n), mean), products);
-      sums = hn::Add(sums, g);
+      if constexpr (kKind == Norm::Kind::layer) sums = hn::Add(sums, g);
     });
     const double rstd = stats.rstd;
     const auto count = static_cast<double>(row.width);
     const double product = sum_lanes(products) / count;
-    const double sum = norm.kind == Norm::Kind::layer ? sum_lanes(sums) / count : 0.0;
+    const double sum = sum_lanes(sums) / count;
     const Vector by_g = hn::Set(d, stats.rstd);
     const Vector by_c = hn::Set(d, static_cast<float>(rstd * rstd * rstd * product));
     const Vector shift = hn::Set(d, static_cast<float>(rstd * sum));
@@ -167,9 +167,15 @@ void norm_backward_row(const NormBackwardRow& row, const Norm& norm) {
   }
 }
 
+template <class T>
+void norm_backward_typed(const NormBackwardRow& row, const Norm& norm) {
+  norm.kind == Norm::Kind::rms ? norm_backward_row<T, Norm::Kind::rms>(row, norm)
+                               : norm_backward_row<T, Norm::Kind::layer>(row, norm);
+}
+
 void norm_backward_any_row(const NormBackwardRow& row, const Norm& norm) {
-  row.x.type == DType::f32 ? norm_backward_row<float>(row, norm)
-                           : norm_backward_row<bf16>(row, norm);
+  row.x.type == DType::f32 ? norm_backward_typed<float>(row, norm)
+                           : norm_backward_typed<bf16>(row, norm);
 }
 
 template <class T>
@@ -177,11 +183,15 @@ void sum_columns(const ColumnSum& job) {
   const Floats d;
   HWY_ALIGN float total[kMostColumns] = {};
   const std::int64_t groups = job.norm.groups;
+  std::int64_t row = 0, group = 0;  // counted along: a division costs as much as a row's part
+  const auto next = [&] {
+    if (++group == groups) ++row, group = 0;
+  };
   for (std::int64_t first = 0; first < job.rows * groups; first += kRowBlock) {
     HWY_ALIGN float block[kMostColumns] = {};
     const std::int64_t last = HWY_MIN(job.rows * groups, first + kRowBlock);
-    for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t row = i / groups, column = i % groups * job.width;
+    for (std::int64_t i = first; i < last; ++i, next()) {
+      const std::int64_t column = group * job.width;
       const T* x = static_cast<const T*>(job.x.data) + row * job.x.stride + column;
       if (job.stats == nullptr) {
         for_vectors(job.cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
