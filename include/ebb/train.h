@@ -23,7 +23,7 @@ struct TrainOptions {
   std::vector<std::string> eval_data;
   std::optional<double> eval_share;  // of the data's items, held out from training
   std::int64_t eval_batches = 16;    // at most, each time
-  std::int64_t eval_every = 0;       // steps; 0: never
+  std::int64_t eval_every = 0;       // steps; 0: at the end only
 
   // Limits; none means what the machine has.
   std::optional<Bytes> device_memory;

@@ -60,7 +60,8 @@ void add_data(CLI::App& verb, TrainOptions& o) {
        "Share of --data to validate on, such as 0.01: never trained on, whatever the seed");
   flag("--eval-batches", o.eval_batches, "Most batches to validate on each time")
       ->capture_default_str();
-  flag("--eval-every", o.eval_every, "Steps between validations; 0: none")->capture_default_str();
+  flag("--eval-every", o.eval_every, "Steps between validations; 0: at the end only")
+      ->capture_default_str();
 }
 
 void add_limits(CLI::App& verb, TrainOptions& o) {

@@ -50,6 +50,8 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
       {"cut_tokens", figures.cut_tokens},
       {"loss_first", figures.losses.empty() ? Json() : Json(figures.losses.front())},
       {"loss_last", figures.losses.empty() ? Json() : Json(figures.losses.back())},
+      {"validation_losses", figures.validation_losses},
+      {"validation_seconds", figures.validation_seconds},
       {"tokens_per_second", seconds > 0 ? static_cast<double>(figures.tokens) / seconds : 0.0},
       {"step_seconds_median", median(figures.step_seconds)},
       {"step_seconds_predicted", run.plan().prediction.step_seconds},

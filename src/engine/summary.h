@@ -19,6 +19,8 @@ struct RunFigures {
   std::int64_t cut_examples = 0;    // that were longer than a row
   std::int64_t cut_tokens = 0;      // that they lost
   double seconds_waiting_for_data = 0;
+  std::vector<double> validation_losses;
+  double validation_seconds = 0;
 };
 
 // The lanes must be empty.

@@ -2,6 +2,7 @@
 #include "ebb/train.h"
 
 #include <chrono>
+#include <cmath>
 #include <deque>
 
 #include <fmt/format.h>
@@ -107,9 +108,11 @@ class Session {
     saved_step_ = start ? state_.step : -1;
     if (start) checkpoint_ = start->string();
 
+    validation_ = data_.validation();
     train_steps(run, log);
     run.finish();
     save(run);
+    validate(run, log);
     return {.steps = state_.step,
             .stopped = stopped_,
             .checkpoint = checkpoint_,
@@ -165,13 +168,44 @@ class Session {
       count_data(batches);
       tell(run, log, result, seconds);
       stopped_ = observer_.stop_requested();
+      if (options_.eval_every > 0 && state_.step % options_.eval_every == 0) {
+        validate(run, log);
+        before = std::chrono::steady_clock::now();  // nor is validating training
+      }
       if (options_.save_every > 0 && state_.step % options_.save_every == 0) {
         run.finish();
         save(run);
-        before = std::chrono::steady_clock::now();  // saving is not training
+        before = std::chrono::steady_clock::now();  // and saving is not
       }
     }
     figures_.seconds_waiting_for_data = prefetch.waited_seconds();
+  }
+
+  void validate(TrainingRun& run, StepLog& log) {
+    if (validation_ == nullptr || state_.step == validated_step_) return;
+    const auto start = std::chrono::steady_clock::now();
+    Evaluation all;
+    validation_->rewind();
+    while (const auto batch = validation_->next()) {
+      const Evaluation one = run.evaluate(*batch);
+      all.loss_sum += one.loss_sum;
+      all.counted += one.counted;
+    }
+    if (all.counted == 0) {
+      throw ConfigError(fmt::format(
+          "none of the tokens to validate on counts for the loss; are the prompts longer than "
+          "--sequence {}?",
+          options_.sequence));
+    }
+    const double loss = all.loss_sum / static_cast<double>(all.counted);
+    validated_step_ = state_.step;
+    figures_.validation_losses.push_back(loss);
+    figures_.validation_seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    log.add_validation(state_.step, loss, all.counted);
+    observer_.note(
+        fmt::format("Validation after step {}: loss {:.4f}, perplexity {:.2f}, over {} tokens",
+                    state_.step, loss, std::exp(loss), all.counted));
   }
 
   // What a step that failed leaves behind is on disk.
@@ -249,6 +283,8 @@ class Session {
   std::deque<double> recent_;
   std::string checkpoint_;
   std::int64_t saved_step_ = -1;
+  std::unique_ptr<text::ValidationBatches> validation_;
+  std::int64_t validated_step_ = -1;
   bool stopped_ = false;
 };
 
