@@ -128,12 +128,6 @@ ModelSource find_model(io::FileSystem& files, const std::string& model) {
   const std::filesystem::path path = folder / "config.json";
   Json json = read_json(files, path);
   const model::Config config = model::parse_config(json, path.string());
-  if (json.contains("quantization_config") && !json["quantization_config"].is_null()) {
-    throw ConfigError(
-        fmt::format("{}: 'quantization_config' is not supported: the weights are quantized. Bring "
-                    "the model they were made from, with F32, BF16 or F16 weights.",
-                    path.string()));
-  }
   return {.name = model, .config = config, .folder = folder, .stored_config = std::move(json)};
 }
 

@@ -149,7 +149,7 @@ TEST_F(BadInput, Models) {
   const auto with = [&](const std::string& model) {
     return Arguments{"train", "--data", data, "--out", at("out"), "--model", model};
   };
-  expect_refused(with("preset:huge"), {"preset:huge", "tiny, small, qwen2.5-0.5b"});
+  expect_refused(with("preset:huge"), {"preset:huge", "tiny, small, ", "qwen2.5-0.5b"});
   expect_refused(with(at("nowhere")), {"nowhere", "no such folder", "preset:small"});
   std::filesystem::create_directory(at("bare"));
   expect_refused(with(at("bare")), {"bare", "neither a config.json nor a checkpoint", "Give"});
@@ -209,6 +209,7 @@ TEST_F(BadModel, Configuration) {
   };
   change("model_type", "mamba", {"model_type 'mamba'", "llama, mistral, qwen2"});
   change("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}, {"rope_scaling", "'yarn'"});
+  change("quantization_config", {{"quant_method", "gptq"}}, {"quantization_config", "quantized"});
   change("hidden_size", "wide", {"'hidden_size' should be a whole number", "wide"});
   change("hidden_size", -1, {"hidden_size", "-1"});
   change("num_hidden_layers", 1000000000000, {"num_hidden_layers"});

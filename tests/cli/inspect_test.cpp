@@ -107,6 +107,7 @@ TEST_F(InspectTest, WhatEbbCannotUseIsStillDescribed) {
 
   changed = config;
   changed["num_hidden_layers"] = 3;
+  changed.erase("layer_types");
   write_file(model + "/config.json", changed.dump());
   EXPECT_THAT(shown(model), AllOf(HasSubstr("Ebb cannot train this: "),
                                   HasSubstr("model.layers.2."), HasSubstr("is missing")));

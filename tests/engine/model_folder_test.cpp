@@ -228,15 +228,6 @@ TEST_F(ModelFolderTest, WhatIsNoParameterIsPassedOver) {
   expect_equal(load_all(files, folder.path()), golden);
 }
 
-TEST_F(ModelFolderTest, QuantizedModelsAreRefusedByName) {
-  Json config = json_of(golden_folder("training/qwen2") / "config.json");
-  config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
-  write_json("config.json", config);
-  EXPECT_THAT(
-      refusal(folder.path()),
-      AllOf(HasSubstr("config.json"), HasSubstr("'quantization_config'"), HasSubstr("Bring")));
-}
-
 // In, trained for no or for one step, out, and in again.
 class RoundTripTest : public ModelFolderTest {
  protected:
