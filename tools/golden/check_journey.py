@@ -53,19 +53,19 @@ def make_tokenizer(folder, lines):
     return fast
 
 
-def make_data(path):
+def make_data(chats, prompts):
     draw = random.Random(1)
     lines = []
-    with open(path, "w") as file:
+    with open(chats, "w") as chat_file, open(prompts, "w") as prompt_file:
         for i in range(600):
             question = f"What does word {i % 40} say?"
             answer = " ".join(WORDS[(i % 40 + k) % len(WORDS)] for k in range(4 + i % 5))
-            if draw.random() < 0.5:
-                row = {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
-            else:
-                row = {"prompt": question + "\n", "completion": answer}
             lines += [question, answer]
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            if draw.random() < 0.7:
+                row = {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
+                chat_file.write(json.dumps(row) + "\n")
+            else:
+                prompt_file.write(json.dumps({"prompt": question + "\n", "completion": answer}) + "\n")
     return lines
 
 
@@ -80,8 +80,9 @@ def run(*command):
 def main():
     ebb = sys.argv[1]
     folder = pathlib.Path(tempfile.mkdtemp())
-    model, data, out = folder / "model", folder / "prompts.jsonl", folder / "run"
-    lines = make_data(data)
+    model, out = folder / "model", folder / "run"
+    data = [folder / "chats.jsonl", folder / "prompts.jsonl"]
+    lines = make_data(*data)
     tokenizer = make_tokenizer(model, lines)
     torch.manual_seed(0)
     config = transformers.Qwen2Config(
@@ -90,15 +91,18 @@ def main():
         eos_token_id=tokenizer.eos_token_id, bos_token_id=None, pad_token_id=tokenizer.pad_token_id,
     )
     transformers.Qwen2ForCausalLM(config).to(torch.float32).save_pretrained(model, max_shard_size="1MB")
-    print(run(ebb, "inspect", model).stdout)
-    print(run(ebb, "inspect", data).stdout)
+    print(run(ebb, "inspect", model).stdout.split("\nmodel-0")[0])
+    for file in data:
+        print(run(ebb, "inspect", file).stdout)
     train = [
-        ebb, "train", "--model", model, "--data", data, "--out", out, "--sequence", 64, "--micro-batch", 8, "--steps", 120,
+        ebb, "train", "--model", model, "--data", *data, "--out", out, "--sequence", 64, "--micro-batch", 8, "--steps", 120,
         "--learning-rate", "3e-3", "--warmup", 10, "--eval-share", "0.05", "--eval-every", 40, "--dtype", "fp32", "--device", "cpu",
     ]
-    free = subprocess.run([*map(str, train), "--states", "resident", "--device-memory", "8MiB"], capture_output=True, text=True)
-    print("everything on the device in 8 MiB: status", free.returncode)
-    done = run(*train, "--device-memory", "24MiB")
+    limit = ["--device-memory", "24MiB"]
+    resident = subprocess.run([*map(str, train), *limit, "--states", "resident", "--recompute", "none"], capture_output=True)
+    if resident.returncode == 0:
+        sys.exit("everything fits on the device: the limit shows nothing")
+    done = run(*train, *limit)
     print("\n".join((done.stdout + done.stderr).splitlines()[-8:]))
     checkpoint = max(path for path in out.iterdir() if path.is_dir() and (path / "config.json").exists())
 
