@@ -1,5 +1,6 @@
 // Data of all kinds, as a user gives it.
 #include <cstring>
+#include <sstream>
 
 #include "cli/small_commands.h"
 
@@ -62,6 +63,29 @@ TEST_F(DataTest, StoppedAndResumedEndsWithTheSameBits) {
     EXPECT_EQ(whole["moments_digest"], rest["moments_digest"]) << file;
     EXPECT_EQ(whole["tiers"]["host"]["measured_peak"], whole["tiers"]["host"]["predicted_peak"]);
   }
+}
+
+// Validating shows in the log and the summary, and nowhere else.
+TEST_F(DataTest, ValidationChangesNothingAndIsLogged) {
+  const Json plain = summary_of(train_on(at("texts.jsonl"), at("plain"), 5), "plain.json");
+  const Arguments flags = {"--eval-data", at("words.jsonl"), "--eval-every", "2"};
+  const Json looked =
+      summary_of(train_on(at("texts.jsonl"), at("looked"), 5) + flags, "looked.json");
+  EXPECT_EQ(plain["weights_digest"], looked["weights_digest"]);
+  EXPECT_EQ(plain["moments_digest"], looked["moments_digest"]);
+  EXPECT_TRUE(plain["validation_losses"].empty());
+  const auto losses = looked["validation_losses"].get<std::vector<double>>();
+  ASSERT_EQ(losses.size(), 3u);  // after steps 2, 4 and, at the end, 5
+  EXPECT_LT(losses[2], losses[0]);
+  std::vector<int> steps;
+  std::istringstream log(read_file(at("looked") + "/log.jsonl"));
+  for (std::string line; std::getline(log, line);) {
+    const Json json = Json::parse(line);
+    if (json.contains("validation_loss")) steps.push_back(json["step"].get<int>());
+  }
+  EXPECT_EQ(steps, (std::vector<int>{2, 4, 5}));
+  EXPECT_EQ(looked["tiers"]["host"]["measured_peak"], looked["tiers"]["host"]["predicted_peak"]);
+  EXPECT_EQ(looked["tiers"]["device"]["measured_peak"], plain["tiers"]["device"]["measured_peak"]);
 }
 
 TEST_F(DataTest, PromptsCarryNoLossUnlessAsked) {
