@@ -34,7 +34,9 @@ Decoder::Decoder(const Config& config, DType dtype, DType gradient_type, Shape s
             .weight_offset = static_cast<float>(config.norm_offset)} {}
 
 std::int64_t Decoder::head_slice() const {
-  constexpr Bytes logits_bytes = 256 * kMiB;
+  // A thousand tokens of a vocabulary of 150,000: with fewer, the sum of the table's gradient is
+  // read and written so often that memory bounds its products.
+  constexpr Bytes logits_bytes = 640 * kMiB;
   const std::int64_t fits =
       std::max<std::int64_t>(64, logits_bytes / (4 * config_.vocabulary) / 64 * 64);
   return std::min({shape_.tokens(), fits, std::int64_t{1024}});
