@@ -33,7 +33,7 @@ Value Evaluator::Macro::call(const Arguments& arguments, Budget&) {
   const auto scope = std::make_shared<Scope>(around_, definition_.body);
   for (const auto& [name, value] : arguments.named) {
     const auto found = std::find_if(parameters.begin(), parameters.end(),
-                                    [&](const auto& parameter) { return parameter.first == name; });
+                                    [&name = name](const auto& parameter) { return parameter.first == name; });
     const auto index = static_cast<std::size_t>(found - parameters.begin());
     if (index == parameters.size() || index < arguments.positional.size())
       throw Failure(fmt::format("macro '{}' takes no argument '{}' here", definition_.title, name));
@@ -42,7 +42,7 @@ Value Evaluator::Macro::call(const Arguments& arguments, Budget&) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, id] = parameters[i];
     const auto given = std::find_if(arguments.named.begin(), arguments.named.end(),
-                                    [&](const auto& argument) { return argument.first == name; });
+                                    [&name = name](const auto& argument) { return argument.first == name; });
     if (i < arguments.positional.size())
       scope->set(id, arguments.positional[i]);
     else if (given != arguments.named.end())
