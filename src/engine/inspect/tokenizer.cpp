@@ -78,8 +78,8 @@ void describe_tokenizer(Report& report, io::FileSystem& files,
   Json& json = report.json["tokenizer"];
   json = Json::object();
   const std::filesystem::path path = folder / "tokenizer.json";
-  const SortedJson root = parse_sorted_json(
-      io::read_text(files, path, kMaxTokenizerBytes), in_quotes(path.string()));
+  const SortedJson root =
+      parse_sorted_json(io::read_text(files, path, kMaxTokenizerBytes), in_quotes(path.string()));
   if (!root.is_object()) throw FormatError(path.string() + ": expected a JSON object");
   add_file(report, root, json);
   try {

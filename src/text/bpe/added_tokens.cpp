@@ -123,7 +123,8 @@ AddedTokens::AddedTokens(const JsonPart& tokenizer, const Normalizer& normalizer
     const JsonPart part = list[i];
     tokens_.push_back(read(part));
     if (!contents.insert(part.at("content").text()).second) {
-      part.refuse(fmt::format("the added token {} is there twice", in_quotes(tokens_.back().content)));
+      part.refuse(
+          fmt::format("the added token {} is there twice", in_quotes(tokens_.back().content)));
     }
   }
   MatchScratch scratch;

@@ -109,9 +109,9 @@ void BpeTokenizer::read_tokens(const JsonPart& file) {
     const std::int64_t expected = known ? found->second : next;
     if (token.id != expected) {
       file.at("added_tokens")
-          .refuse(fmt::format("the added token {} has the id {} where {} {}", in_quotes(token.content),
-                              token.id, known ? "the vocabulary gives it" : "the next free id is",
-                              expected));
+          .refuse(fmt::format("the added token {} has the id {} where {} {}",
+                              in_quotes(token.content), token.id,
+                              known ? "the vocabulary gives it" : "the next free id is", expected));
     }
     next = std::max(next, expected + 1);
     if (static_cast<std::size_t>(token.id) >= tokens_.size()) {

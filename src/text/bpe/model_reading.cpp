@@ -49,7 +49,8 @@ Model::Model(const JsonPart& tokenizer, bool bytes) : bytes_(bytes) {
   }
   for (const char* option : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const std::string affix = part.text_or(option, "");
-    if (!affix.empty()) part.refuse(fmt::format("the {} {} is not supported", option, in_quotes(affix)));
+    if (!affix.empty())
+      part.refuse(fmt::format("the {} {} is not supported", option, in_quotes(affix)));
   }
   byte_fallback_ = part.flag_or("byte_fallback", false);
   ignore_merges_ = part.flag_or("ignore_merges", false);
@@ -71,7 +72,8 @@ void Model::read_vocabulary(const JsonPart& part) {
       part.refuse(
           fmt::format("the token {} has the id {}; with {} tokens, ids from 0 to {} are "
                       "accepted",
-                      in_quotes(token), value.is_number() ? value.dump() : value.type_name(), part.json().size(), taken.size() - 1));
+                      in_quotes(token), value.is_number() ? value.dump() : value.type_name(),
+                      part.json().size(), taken.size() - 1));
     }
     const auto id = value.get<std::int32_t>();
     if (taken[static_cast<std::size_t>(id)]) {
@@ -142,8 +144,7 @@ void Model::read_merges(const JsonPart& part) {
 
 void Model::keep_seams(std::vector<std::uint64_t>& seams) {
   std::ranges::sort(seams);
-  const auto repeated = std::ranges::unique(seams);
-  seams.erase(repeated.begin(), repeated.end());
+  seams.erase(std::unique(seams.begin(), seams.end()), seams.end());
   // Sixteen bits for each: one seam in sixteen that is none is taken for one, which costs a little
   // time and changes nothing.
   joined_.assign(std::bit_ceil(seams.size() / 4 + 1), 0);

@@ -118,8 +118,9 @@ void Pattern::compile(const std::string& regex) {
   std::uint32_t may_be_empty = 0;
   pcre2_pattern_info(compiled_->code.get(), PCRE2_INFO_MATCHEMPTY, &may_be_empty);
   if (may_be_empty != 0) {
-    throw FormatError(fmt::format(
-        "{}: the pattern {} may match nothing at all, which is not supported", where_, in_quotes(regex)));
+    throw FormatError(
+        fmt::format("{}: the pattern {} may match nothing at all, which is not supported", where_,
+                    in_quotes(regex)));
   }
   compiled_->jit = pcre2_jit_compile(compiled_->code.get(), PCRE2_JIT_COMPLETE) == 0;
 }

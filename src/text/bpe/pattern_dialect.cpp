@@ -47,9 +47,8 @@ class Translation {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    throw FormatError(
-        fmt::format("{}: the pattern {} has {} at offset {}, which is not supported", where_,
-                    in_quotes(pattern_), what, at_));
+    throw FormatError(fmt::format("{}: the pattern {} has {} at offset {}, which is not supported",
+                                  where_, in_quotes(pattern_), what, at_));
   }
   bool follows(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
   void copy(std::size_t bytes) {

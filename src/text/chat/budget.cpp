@@ -11,7 +11,8 @@ void Budget::exhausted() const {
 }
 
 void Budget::text_too_long() const {
-  throw Failure(fmt::format("the template makes a text longer than {} MiB", limits_.text_bytes >> 20));
+  throw Failure(
+      fmt::format("the template makes a text longer than {} MiB", limits_.text_bytes >> 20));
 }
 
 void Budget::list_too_long() {

@@ -6,7 +6,7 @@
 namespace ebb::text {
 
 struct RenderLimits {
-  std::size_t work = 10'000'000;                    // evaluated nodes and touched elements
+  std::size_t work = 10'000'000;                   // evaluated nodes and touched elements
   std::size_t text_bytes = std::size_t{64} << 20;  // one string, or the output
 };
 
