@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/sorted_json.h"
 #include "ebb/error.h"
 #include "ebb/units.h"
 #include "io/posix_file_system.h"
@@ -34,7 +35,7 @@ Json read_object(io::FileSystem& files, const fs::path& path) {
   // Every token of a vocabulary may have an entry here, too many for the project's Json.
   Json json = Json::object();
   const auto document =
-      bpe::parse_document(io::read_text(files, path, kSmallFileBytes), quoted(path));
+      parse_sorted_json(io::read_text(files, path, kSmallFileBytes), quoted(path));
   if (!document.is_object()) {
     throw FormatError(fmt::format("{}: expected an object", quoted(path)));
   }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/sorted_json.h"
 #include "ebb/error.h"
 
 namespace ebb {
@@ -63,6 +64,17 @@ TEST(ParseJson, TakesLongListsAndManyKeys) {
   }
   EXPECT_EQ(parse_json(list + "]", "some.json").size(), 1'000'001u);
   EXPECT_EQ(parse_json(object + "}", "some.json").size(), 1'000'001u);
+  EXPECT_EQ(parse_sorted_json(list + "]", "some.json").size(), 1'000'001u);
+  EXPECT_EQ(parse_sorted_json(object + "}", "some.json").size(), 1'000'001u);
+}
+
+TEST(ParseSortedJson, KeepsValuesAndRefusesTheSame) {
+  const std::string text = R"({"z":[1,-2,0.5,"\u00e9",true,null,[],{}],"a":{"b":{}}})";
+  EXPECT_EQ(parse_sorted_json(text, "some.json"), SortedJson::parse(text));
+  for (const std::string_view bad : {std::string_view(R"([{"a":1,"b":2,"a":3}])"),
+                                     std::string_view("{}\0{", 4), std::string_view("[1,]")}) {
+    EXPECT_THROW(parse_sorted_json(bad, "some.json"), FormatError) << bad;
+  }
 }
 
 }  // namespace

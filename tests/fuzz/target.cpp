@@ -35,13 +35,18 @@ void require(bool good, std::string_view promise) {
 
 int run(const std::uint8_t* data, std::size_t size, Bytes bytes_per_byte,
         FunctionRef<void(std::string_view)> body) {
+  return run(data, size, {.bytes_per_byte = bytes_per_byte, .free_bytes = kFreeBytes}, body);
+}
+
+int run(const std::uint8_t* data, std::size_t size, Allowance allowance,
+        FunctionRef<void(std::string_view)> body) {
   MemoryMeter meter;
   try {
     body({reinterpret_cast<const char*>(data), size});
   } catch (const Error& error) {
     check_message(error.what());
   }
-  const Bytes most = kFreeBytes + bytes_per_byte * static_cast<Bytes>(size);
+  const Bytes most = allowance.free_bytes + allowance.bytes_per_byte * static_cast<Bytes>(size);
   if (meter.peak() > most) {
     require(false, fmt::format("memory is bounded by the input: expected at most {} bytes for {}, "
                                "found {}",

@@ -24,4 +24,12 @@ void require(bool good, std::string_view promise);
 int run(const std::uint8_t* data, std::size_t size, Bytes bytes_per_byte,
         FunctionRef<void(std::string_view)> body);
 
+// The same where more is allowed for any input, as for tables whose size is fixed.
+struct Allowance {
+  Bytes bytes_per_byte = 0;
+  Bytes free_bytes = 0;
+};
+int run(const std::uint8_t* data, std::size_t size, Allowance allowance,
+        FunctionRef<void(std::string_view)> body);
+
 }  // namespace ebb::fuzz

@@ -190,6 +190,38 @@ TEST(BpeTokenizer, RefusesEndlessLists) {
   expect_says(error_of<FormatError>([&] { load(json); }), "2000 bytes");
 }
 
+TEST(BpeTokenizer, RefusesWhatGrowsWithEveryStep) {
+  Json json = small_tokenizer();
+  const Json spell = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", Json::array()}};
+  for (int i = 0; i < 32; ++i) json["pre_tokenizer"]["pretokenizers"].push_back(spell);
+  const auto tokenizer = load(json);
+  expect_says(error_of<FormatError>([&] { tokenizer->encode("\u00e9"); }), "far more of a text");
+
+  json = small_tokenizer();
+  json["normalizer"] = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(60, 'b')}};
+  json["added_tokens"][0]["content"] = std::string(20, 'a');
+  json["added_tokens"][0]["normalized"] = true;
+  expect_says(error_of<FormatError>([&] { load(json); }), "1200 bytes when normalized");
+
+  json = small_tokenizer();
+  Json single = Json::array({{{"Sequence", {{"id", "A"}}}}});
+  for (int i = 0; i < 30; ++i) single.push_back({{"SpecialToken", {{"id", "<s>"}}}});
+  json["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", single},
+                            {"special_tokens", {{"<s>", {{"ids", std::vector<int>(40, 5)}}}}}};
+  expect_says(error_of<FormatError>([&] { load(json); }), "more than 1024 tokens");
+}
+
+TEST(BpeTokenizer, ErrorsCanBePrinted) {
+  Json json = small_tokenizer();
+  json["normalizer"] = {{"type", "\x1b[2J" + std::string(10'000, 'x')}};
+  const std::string message = error_of<FormatError>([&] { load(json); });
+  EXPECT_EQ(message.find('\x1b'), std::string::npos);
+  EXPECT_LT(message.size(), 1000u);
+}
+
 TEST(BpeTokenizer, RefusesReplacementsThatFillTheMemory) {
   Json json = small_tokenizer();
   const Json step = {

@@ -190,6 +190,12 @@ TEST(ChatRefusals, WorkWithoutEnd) {
         << error_of_rendering(source);
 }
 
+TEST(ChatRefusals, ErrorsCanBePrinted) {
+  const std::string message = error_of_rendering("{{ raise_exception('\x1b[2J' + 'x' * 100000) }}");
+  EXPECT_NE(message.find("?[2Jxxx"), std::string::npos) << message.substr(0, 100);
+  EXPECT_LT(message.size(), 1100u);
+}
+
 TEST(ChatRefusals, TextAndListsWithoutEnd) {
   const std::string text = "the template makes a text longer than 64 MiB";
   const std::string list = "the template makes a list longer than 1000000 items";

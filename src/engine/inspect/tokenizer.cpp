@@ -1,12 +1,11 @@
 // A tokenizer's files.
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "base/in_quotes.h"
+#include "base/sorted_json.h"
 #include "ebb/error.h"
 #include "engine/inspect/report.h"
 #include "io/text_file.h"
-#include "text/bpe/json_part.h"
 #include "text/tokenizer_folder.h"
 
 namespace ebb::engine {
@@ -16,21 +15,21 @@ constexpr Bytes kMaxTokenizerBytes = 256 * kMiB;
 constexpr std::string_view kSample = "Hello, world! 1234";
 
 // "BPE", "ByteLevel", "Sequence of Split, ByteLevel"; nothing where there is none.
-std::string type_of(const nlohmann::json& part) {
+std::string type_of(const SortedJson& part) {
   if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) return "none";
   std::string type = printable(part["type"].get<std::string>());
   for (const char* list : {"pretokenizers", "normalizers", "decoders", "processors"}) {
     if (!part.contains(list) || !part[list].is_array()) continue;
     std::vector<std::string> inner;
-    for (const nlohmann::json& entry : part[list]) inner.push_back(type_of(entry));
+    for (const SortedJson& entry : part[list]) inner.push_back(type_of(entry));
     return fmt::format("{} of {}", type, fmt::join(inner, ", "));
   }
   return type;
 }
 
-void add_file(Report& report, const nlohmann::json& root, Json& json) {
-  const nlohmann::json none = nlohmann::json::object();
-  const nlohmann::json& model = root.contains("model") ? root["model"] : none;
+void add_file(Report& report, const SortedJson& root, Json& json) {
+  const SortedJson none = SortedJson::object();
+  const SortedJson& model = root.contains("model") ? root["model"] : none;
   const auto count = [&](const char* key) {
     return model.is_object() && model.contains(key) ? model[key].size() : 0;
   };
@@ -45,9 +44,9 @@ void add_file(Report& report, const nlohmann::json& root, Json& json) {
     json[part] = type;
   }
   std::vector<std::string> special;
-  const nlohmann::json added = root.value("added_tokens", nlohmann::json::array());
-  for (const nlohmann::json& token : added) {
-    if (!token.is_object() || !token.value("content", nlohmann::json()).is_string()) continue;
+  const SortedJson added = root.value("added_tokens", SortedJson::array());
+  for (const SortedJson& token : added) {
+    if (!token.is_object() || !token.value("content", SortedJson()).is_string()) continue;
     special.push_back(token["content"].get<std::string>());
   }
   json["added_tokens"] = special;
@@ -79,8 +78,8 @@ void describe_tokenizer(Report& report, io::FileSystem& files,
   Json& json = report.json["tokenizer"];
   json = Json::object();
   const std::filesystem::path path = folder / "tokenizer.json";
-  const nlohmann::json root = text::bpe::parse_document(
-      io::read_text(files, path, kMaxTokenizerBytes), in_quotes(path.string()));
+  const SortedJson root =
+      parse_sorted_json(io::read_text(files, path, kMaxTokenizerBytes), in_quotes(path.string()));
   if (!root.is_object()) throw FormatError(path.string() + ": expected a JSON object");
   add_file(report, root, json);
   try {

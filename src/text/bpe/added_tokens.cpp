@@ -6,13 +6,14 @@
 #include <limits>
 #include <set>
 
+#include "base/in_quotes.h"
 #include "text/bpe/utf8.h"
 
 namespace ebb::text::bpe {
 
 namespace {
 
-constexpr std::size_t kLongestToken = 1024;
+constexpr std::size_t kLongestToken = 1024;         // also when normalized
 constexpr std::size_t kAllBytes = 4 * 1024 * 1024;  // a node of the finder takes some 50 bytes
 
 // The character that ends right before `end`.
@@ -118,12 +119,12 @@ AddedTokens::AddedTokens(const JsonPart& tokenizer, const Normalizer& normalizer
   const JsonPart list = tokenizer.at("added_tokens");
   std::set<std::string_view> contents;
   std::size_t bytes = 0;
-  for (const JsonPart& part : list.items()) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const JsonPart part = list[i];
     tokens_.push_back(read(part));
-    bytes += tokens_.back().content.size();
-    if (bytes > kAllBytes) part.refuse("too many added tokens");
     if (!contents.insert(part.at("content").text()).second) {
-      part.refuse(fmt::format("the added token '{}' is there twice", tokens_.back().content));
+      part.refuse(
+          fmt::format("the added token {} is there twice", in_quotes(tokens_.back().content)));
     }
   }
   MatchScratch scratch;
@@ -139,9 +140,16 @@ AddedTokens::AddedTokens(const JsonPart& tokenizer, const Normalizer& normalizer
       }
       if (token.sought.empty()) {
         list.refuse(
-            fmt::format("normalizing leaves nothing of the added token '{}'; set its "
+            fmt::format("normalizing leaves nothing of the added token {}; set its "
                         "\"normalized\" to false",
-                        token.content));
+                        in_quotes(token.content)));
+      }
+      bytes += token.sought.size();
+      if (token.sought.size() > kLongestToken || bytes > kAllBytes) {
+        list.refuse(fmt::format(
+            "too many or too long added tokens: at the token {} of {} bytes when normalized; at "
+            "most {} bytes each and {} in all are supported",
+            in_quotes(token.content), token.sought.size(), kLongestToken, kAllBytes));
       }
       finders_[token.normalized].add(token.sought, i);
     }

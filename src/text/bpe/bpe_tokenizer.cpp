@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/digest.h"
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 #include "text/bpe/utf8.h"
 
@@ -76,7 +77,7 @@ class BpeTokenizer::Lease {
 
 BpeTokenizer::BpeTokenizer(std::string_view json, const std::string& where,
                            std::string_view end_of_text)
-    : BpeTokenizer(JsonPart(parse_document(json, where), where), end_of_text) {}
+    : BpeTokenizer(JsonPart(parse_sorted_json(json, where), where), end_of_text) {}
 
 BpeTokenizer::BpeTokenizer(const JsonPart& file, std::string_view end_of_text)
     : normalizer_(file),
@@ -108,9 +109,9 @@ void BpeTokenizer::read_tokens(const JsonPart& file) {
     const std::int64_t expected = known ? found->second : next;
     if (token.id != expected) {
       file.at("added_tokens")
-          .refuse(fmt::format("the added token '{}' has the id {} where {} {}", token.content,
-                              token.id, known ? "the vocabulary gives it" : "the next free id is",
-                              expected));
+          .refuse(fmt::format("the added token {} has the id {} where {} {}",
+                              in_quotes(token.content), token.id,
+                              known ? "the vocabulary gives it" : "the next free id is", expected));
     }
     next = std::max(next, expected + 1);
     if (static_cast<std::size_t>(token.id) >= tokens_.size()) {
@@ -125,9 +126,9 @@ void BpeTokenizer::find_end_of_text(const JsonPart& file, std::string_view spell
     const auto id = id_of(spelled);
     if (!id) {
       file.refuse(
-          fmt::format("the end-of-text token '{}' that tokenizer_config.json names is not "
+          fmt::format("the end-of-text token {} that tokenizer_config.json names is not "
                       "in the vocabulary",
-                      spelled));
+                      in_quotes(spelled)));
     }
     end_of_text_ = *id;
     return;

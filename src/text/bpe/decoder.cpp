@@ -6,6 +6,7 @@
 #include <optional>
 #include <variant>
 
+#include "base/in_quotes.h"
 #include "text/bpe/byte_alphabet.h"
 #include "text/bpe/pattern.h"
 #include "text/bpe/utf8.h"
@@ -60,9 +61,9 @@ Metaspace read_metaspace(const JsonPart& part) {
 
 [[noreturn]] void refuse_joined(const JsonPart& part) {
   part.refuse(fmt::format(
-      "the decoder '{}' behind one that joins all tokens is not supported, except a Strip of one "
+      "the decoder {} behind one that joins all tokens is not supported, except a Strip of one "
       "character at the beginning",
-      part.type()));
+      in_quotes(part.type())));
 }
 
 Steps read(const JsonPart& tokenizer) {
@@ -87,9 +88,9 @@ Steps read(const JsonPart& tokenizer) {
       fused = true;
     } else if (bytes) {
       part.refuse(
-          fmt::format("the decoder '{}' right behind ByteFallback is not supported; put a "
+          fmt::format("the decoder {} right behind ByteFallback is not supported; put a "
                       "Fuse between them",
-                      type));
+                      in_quotes(type)));
     } else if (type == "ByteFallback") {
       steps.tokens.emplace_back(ByteFallback{});
       bytes = true;
@@ -101,20 +102,21 @@ Steps read(const JsonPart& tokenizer) {
       steps.tokens.emplace_back(read_strip(part));
     } else {
       part.refuse(
-          fmt::format("the decoder '{}' is not supported; ByteLevel, ByteFallback, Fuse, "
+          fmt::format("the decoder {} is not supported; ByteLevel, ByteFallback, Fuse, "
                       "Metaspace, Replace, Strip and Sequence are",
-                      type));
+                      in_quotes(type)));
     }
   }
   return steps;
 }
 
+// Stops once there are more than `most` bytes, as far as a caller looks at them.
 std::string replace_all(const Pattern& pattern, std::string_view text, std::string_view with,
-                        MatchScratch& scratch) {
+                        std::size_t most, MatchScratch& scratch) {
   std::string out;
   std::size_t done = 0;
   Span match;
-  while (done < text.size() && pattern.next(text, done, scratch, match)) {
+  while (done < text.size() && out.size() <= most && pattern.next(text, done, scratch, match)) {
     out += text.substr(done, match.begin - done);
     out += with;
     done = match.end;
@@ -149,11 +151,11 @@ std::optional<std::string> decode_token(const Steps& steps, std::string text, bo
   for (const Step& step : steps.tokens) {
     if (const auto* replace = std::get_if<Replace>(&step)) {
       if (replace->with.size() > most) return std::nullopt;
-      text = replace_all(replace->pattern, text, replace->with, scratch);
+      text = replace_all(replace->pattern, text, replace->with, most, scratch);
     } else if (const auto* metaspace = std::get_if<Metaspace>(&step)) {
       // All of them, not only the first: so does the tokenizers library.
       text = replace_all(Pattern::of_literal(metaspace->replacement), text,
-                         at_start && metaspace->strips ? "" : " ", scratch);
+                         at_start && metaspace->strips ? "" : " ", most, scratch);
     } else if (const auto* strip = std::get_if<Strip>(&step)) {
       text = stripped(*strip, text);
     } else if (std::holds_alternative<ReadBytes>(step)) {
@@ -191,7 +193,7 @@ Decoder::Decoder(const JsonPart& tokenizer, const std::vector<std::string>& toke
           token.empty() ? std::string() : decode_token(steps, token, at_start, scratch);
       if (!text) {
         tokenizer.at("decoder").refuse(
-            fmt::format("it makes far more of the token '{}' than it is long", token));
+            fmt::format("it makes far more of the token {} than it is long", in_quotes(token)));
       }
       (at_start ? at_start_ : anywhere_).push_back(*text);
     }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 
 namespace ebb::text::bpe {
@@ -13,7 +14,8 @@ constexpr std::size_t kMostSteps = 32;
 
 void flatten(const JsonPart& part, std::string_view key, std::vector<JsonPart>& out) {
   if (part.type() == "Sequence") {
-    for (const JsonPart& item : part.at(key).items()) flatten(item, key, out);
+    const JsonPart list = part.at(key);
+    for (std::size_t i = 0; i < list.size(); ++i) flatten(list[i], key, out);
   } else {
     out.push_back(part);
   }
@@ -22,25 +24,12 @@ void flatten(const JsonPart& part, std::string_view key, std::vector<JsonPart>& 
 
 }  // namespace
 
-Document parse_document(std::string_view text, const std::string& where) {
-  constexpr int deepest = 32;
-  bool too_deep = false;
-  const auto bounded = [&](int depth, Document::parse_event_t, Document&) {
-    if (depth > deepest) too_deep = true;
-    return !too_deep;
-  };
-  Document json = Document::parse(text, bounded, false);
-  if (too_deep)
-    throw FormatError(fmt::format("{}: JSON nested deeper than {} levels", where, deepest));
-  if (json.is_discarded()) throw FormatError(fmt::format("{}: this is not JSON", where));
-  return json;
-}
-
 JsonPart JsonPart::at(std::string_view key) const {
   if (!json_->is_object()) refuse("expected an object");
   const auto found = json_->find(key);
-  if (found == json_->end()) refuse(fmt::format("'{}' is missing", key));
-  return {*found, fmt::format("{}.{}", place_, key)};
+  if (found == json_->end()) refuse(fmt::format("{} is missing", in_quotes(key)));
+  const std::string name = in_quotes(key);
+  return {*found, fmt::format("{}.{}", place_, std::string_view(name).substr(1, name.size() - 2))};
 }
 
 bool JsonPart::has(std::string_view key) const {
@@ -54,14 +43,13 @@ const std::string& JsonPart::text() const {
   return json_->get_ref<const std::string&>();
 }
 
-std::vector<JsonPart> JsonPart::items() const {
+std::size_t JsonPart::size() const {
   if (!json_->is_array()) refuse("expected a list");
-  std::vector<JsonPart> parts;
-  parts.reserve(json_->size());
-  for (const Document& item : *json_) {
-    parts.emplace_back(item, fmt::format("{}[{}]", place_, parts.size()));
-  }
-  return parts;
+  return json_->size();
+}
+
+JsonPart JsonPart::operator[](std::size_t i) const {
+  return {(*json_)[i], fmt::format("{}[{}]", place_, i)};
 }
 
 std::int64_t JsonPart::number(std::int64_t lowest, std::int64_t highest) const {
@@ -72,7 +60,7 @@ std::int64_t JsonPart::number(std::int64_t lowest, std::int64_t highest) const {
                     json_->get<std::int64_t>() >= lowest && json_->get<std::int64_t>() <= highest;
   if (!fits) {
     refuse(fmt::format("expected a whole number from {} to {}, found {}", lowest, highest,
-                       json_->is_structured() ? "something else" : json_->dump()));
+                       json_->is_number() ? json_->dump() : json_->type_name()));
   }
   return json_->get<std::int64_t>();
 }

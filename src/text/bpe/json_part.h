@@ -1,38 +1,33 @@
 // A part of tokenizer.json that knows where it stands, so that every complaint can say so.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "base/sorted_json.h"
 
 namespace ebb::text::bpe {
-
-// Sorted keys: a vocabulary has hundreds of thousands, too many for the project's Json, whose
-// objects are lists.
-using Document = nlohmann::json;
-
-// Throws FormatError that names `where`; nesting is bounded.
-Document parse_document(std::string_view text, const std::string& where);
 
 // A view: the document outlives it. Every failure is a FormatError with the file and the place.
 class JsonPart {
  public:
-  JsonPart(const Document& json, std::string place) : json_(&json), place_(std::move(place)) {}
+  JsonPart(const SortedJson& json, std::string place) : json_(&json), place_(std::move(place)) {}
 
-  const Document& json() const { return *json_; }
+  const SortedJson& json() const { return *json_; }
   const std::string& place() const { return place_; }
 
   // A member that must be there; a member that may be missing or null.
   JsonPart at(std::string_view key) const;
   bool has(std::string_view key) const;
 
-  // The value itself.
+  // The value itself. The parts of a list come one by one: all at once, their places would take
+  // many times the file's memory.
   const std::string& text() const;
-  std::vector<JsonPart> items() const;
+  std::size_t size() const;
+  JsonPart operator[](std::size_t i) const;
   std::int64_t number(std::int64_t lowest, std::int64_t highest) const;
 
   // A member, or what it is where it is missing.
@@ -45,7 +40,7 @@ class JsonPart {
   [[noreturn]] void refuse(std::string_view why) const;
 
  private:
-  const Document* json_;
+  const SortedJson* json_;
   std::string place_;
 };
 

@@ -32,7 +32,10 @@ void merge_many(const MergeTable& merges, std::span<std::int32_t> ids, MergingSc
                 std::vector<std::int32_t>& out) {
   constexpr std::uint32_t kNowhere = std::numeric_limits<std::uint32_t>::max();
   const auto count = static_cast<std::uint32_t>(ids.size());
-  auto& [previous, next, ranks, queue] = scratch;
+  auto& previous = scratch.previous;
+  auto& next = scratch.next;
+  auto& ranks = scratch.ranks;
+  auto& queue = scratch.queue;
   previous.resize(count);
   next.resize(count);
   ranks.assign(count, Merge::kNone);

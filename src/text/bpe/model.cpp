@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 #include "text/bpe/byte_alphabet.h"
 #include "text/bpe/merging.h"
@@ -121,9 +122,9 @@ bool Model::split_units(std::string_view word, ModelScratch& scratch) const {
     if (!has_unknown_) continue;
     if (unknown_ < 0) {
       throw FormatError(fmt::format(
-          "{}: the text has the character '{}', which is not in the vocabulary, and neither is "
+          "{}: the text has the character {}, which is not in the vocabulary, and neither is "
           "the unk_token; use the tokenizer the model was trained with",
-          place_, spelled));
+          place_, in_quotes(spelled)));
     }
     if (pending && !fuse_unknown_) scratch.ids.push_back(unknown_);
     pending = true;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 #include "text/bpe/byte_alphabet.h"
 #include "text/bpe/model.h"
@@ -14,7 +15,7 @@ namespace ebb::text::bpe {
 namespace {
 
 // ["a", "b"] or "a b"; empty where it is neither.
-std::pair<std::string_view, std::string_view> two_tokens(const Document& item) {
+std::pair<std::string_view, std::string_view> two_tokens(const SortedJson& item) {
   if (item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string()) {
     return {item[0].get_ref<const std::string&>(), item[1].get_ref<const std::string&>()};
   }
@@ -41,14 +42,15 @@ Model::Model(const JsonPart& tokenizer, bool bytes) : bytes_(bytes) {
   // The oldest files do not say what they are.
   const std::string type = part.text_or("type", part.has("merges") ? "BPE" : "nameless");
   if (type != "BPE") {
-    part.refuse(fmt::format("the model '{}' is not supported; BPE is", type));
+    part.refuse(fmt::format("the model {} is not supported; BPE is", in_quotes(type)));
   }
   if (part.has("dropout") && part.at("dropout").json() != 0) {
     part.refuse("dropout is not supported: encodings would be random; set it to null");
   }
   for (const char* option : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const std::string affix = part.text_or(option, "");
-    if (!affix.empty()) part.refuse(fmt::format("the {} '{}' is not supported", option, affix));
+    if (!affix.empty())
+      part.refuse(fmt::format("the {} {} is not supported", option, in_quotes(affix)));
   }
   byte_fallback_ = part.flag_or("byte_fallback", false);
   ignore_merges_ = part.flag_or("ignore_merges", false);
@@ -68,13 +70,14 @@ void Model::read_vocabulary(const JsonPart& part) {
   for (const auto& [token, value] : part.json().items()) {
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= taken.size()) {
       part.refuse(
-          fmt::format("the token '{}' has the id {}; with {} tokens, ids from 0 to {} are "
+          fmt::format("the token {} has the id {}; with {} tokens, ids from 0 to {} are "
                       "accepted",
-                      token, value.dump(), part.json().size(), taken.size() - 1));
+                      in_quotes(token), value.is_number() ? value.dump() : value.type_name(),
+                      part.json().size(), taken.size() - 1));
     }
     const auto id = value.get<std::int32_t>();
     if (taken[static_cast<std::size_t>(id)]) {
-      part.refuse(fmt::format("the token '{}' has the id {} of another token", token, id));
+      part.refuse(fmt::format("the token {} has the id {} of another token", in_quotes(token), id));
     }
     taken[static_cast<std::size_t>(id)] = true;
     vocabulary_.emplace(token, id);
@@ -100,7 +103,7 @@ void Model::read_alphabet() {
 }
 
 void Model::read_merges(const JsonPart& part) {
-  const Document& list = part.json();
+  const SortedJson& list = part.json();
   if (!list.is_array()) part.refuse("expected a list");
   if (list.size() >= Merge::kNone) part.refuse("too many merges");
   merges_ = MergeTable(list.size());
@@ -111,13 +114,13 @@ void Model::read_merges(const JsonPart& part) {
     const std::int32_t id = find(token);
     if (id < 0) {
       part.refuse(
-          fmt::format("merge {} needs the token '{}', which is not in the vocabulary; the file is "
+          fmt::format("merge {} needs the token {}, which is not in the vocabulary; the file is "
                       "damaged or its vocabulary and merges come from different models",
-                      rank, token));
+                      rank, in_quotes(token)));
     }
     return id;
   };
-  for (const Document& item : list) {
+  for (const SortedJson& item : list) {
     const auto [left, right] = two_tokens(item);
     if (left.empty() || right.empty()) part.refuse(fmt::format("merge {} is not two tokens", rank));
     const std::int32_t left_id = require(left);
@@ -141,8 +144,7 @@ void Model::read_merges(const JsonPart& part) {
 
 void Model::keep_seams(std::vector<std::uint64_t>& seams) {
   std::ranges::sort(seams);
-  const auto repeated = std::ranges::unique(seams);
-  seams.erase(repeated.begin(), repeated.end());
+  seams.erase(std::unique(seams.begin(), seams.end()), seams.end());
   // Sixteen bits for each: one seam in sixteen that is none is taken for one, which costs a little
   // time and changes nothing.
   joined_.assign(std::bit_ceil(seams.size() / 4 + 1), 0);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 #include "text/bpe/utf8.h"
 
@@ -36,9 +37,9 @@ Normalizer::Step Normalizer::read(const JsonPart& part) {
   }
   if (type == "Lowercase") return Lowercase{};
   part.refuse(fmt::format(
-      "the normalizer '{}' is not supported; NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, "
+      "the normalizer {} is not supported; NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, "
       "Lowercase and Sequence are",
-      type));
+      in_quotes(type)));
 }
 
 Piece Normalizer::apply(Piece piece, std::array<std::string, 2>& storage,

@@ -7,6 +7,7 @@
 #include <limits>
 #include <new>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 #include "text/bpe/pattern_dialect.h"
 
@@ -111,14 +112,15 @@ void Pattern::compile(const std::string& regex) {
                                       PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset,
                                       context.get()));
   if (!compiled_->code) {
-    throw FormatError(fmt::format("{}: the pattern '{}' is not one that PCRE2 can use: {}", where_,
-                                  regex, message(error)));
+    throw FormatError(fmt::format("{}: the pattern {} is not one that PCRE2 can use: {}", where_,
+                                  in_quotes(regex), message(error)));
   }
   std::uint32_t may_be_empty = 0;
   pcre2_pattern_info(compiled_->code.get(), PCRE2_INFO_MATCHEMPTY, &may_be_empty);
   if (may_be_empty != 0) {
-    throw FormatError(fmt::format(
-        "{}: the pattern '{}' may match nothing at all, which is not supported", where_, regex));
+    throw FormatError(
+        fmt::format("{}: the pattern {} may match nothing at all, which is not supported", where_,
+                    in_quotes(regex)));
   }
   compiled_->jit = pcre2_jit_compile(compiled_->code.get(), PCRE2_JIT_COMPLETE) == 0;
 }

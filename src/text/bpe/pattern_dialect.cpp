@@ -7,6 +7,7 @@
 #include <cctype>
 #include <vector>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 
 namespace ebb::text::bpe {
@@ -46,9 +47,8 @@ class Translation {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    throw FormatError(
-        fmt::format("{}: the pattern '{}' has {} at offset {}, which is not supported", where_,
-                    pattern_, what, at_));
+    throw FormatError(fmt::format("{}: the pattern {} has {} at offset {}, which is not supported",
+                                  where_, in_quotes(pattern_), what, at_));
   }
   bool follows(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
   void copy(std::size_t bytes) {
@@ -90,7 +90,7 @@ class Translation {
       case 'e': return copy(2);
       default:
         if (!std::ispunct(static_cast<unsigned char>(c)) && c != ' ') {
-          refuse(fmt::format("'\\{}'", c));
+          refuse(in_quotes(pattern_.substr(at_, 2)));
         }
         copy(2);
     }
@@ -131,7 +131,7 @@ class Translation {
     const bool script = name.size() > 2 && std::ranges::all_of(name, [](unsigned char c) {
                           return std::isalpha(c) || c == '_';
                         });
-    if (!category && !script) refuse(fmt::format("the property '{}'", name));
+    if (!category && !script) refuse("the property " + in_quotes(name));
     // Without regard to case PCRE2 takes these three as "a letter that has case".
     if (!caseless_.empty() && caseless_.back() && (name == "Lu" || name == "Ll" || name == "Lt")) {
       refuse(fmt::format("the property '{}' inside (?i:", name));
@@ -169,7 +169,7 @@ class Translation {
     for (const std::string_view group : kGroups) {
       if (follows(group)) return copy(group.size());
     }
-    if (follows("(?") || follows("(*")) refuse(fmt::format("'{}'", pattern_.substr(at_, 3)));
+    if (follows("(?") || follows("(*")) refuse(in_quotes(pattern_.substr(at_, 3)));
     copy(1);
   }
 

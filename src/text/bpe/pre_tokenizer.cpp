@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/in_quotes.h"
+#include "ebb/error.h"
 #include "text/bpe/byte_alphabet.h"
 #include "text/bpe/utf8.h"
 
@@ -13,9 +15,15 @@ namespace {
 constexpr std::string_view kBytesPattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+// Bytes that a step may see for each byte of a text, and for a short one. Spelling a byte takes two
+// and a prefix four for each piece; steps that do so again and again would double the text each.
+constexpr std::size_t kMostGrowth = 64;
+constexpr std::size_t kLeastRoom = 256;
+
 }  // namespace
 
-PreTokenizer::PreTokenizer(const JsonPart& tokenizer) {
+PreTokenizer::PreTokenizer(const JsonPart& tokenizer)
+    : place_(tokenizer.place() + ".pre_tokenizer") {
   for (const JsonPart& part : sequence_of(tokenizer, "pre_tokenizer", "pretokenizers")) read(part);
   if (steps_.empty()) return;
   if (auto* bytes = std::get_if<Bytes>(&steps_.back())) {
@@ -31,7 +39,7 @@ PreTokenizer::Delimiter PreTokenizer::read_delimiter(const JsonPart& part) {
   if (behavior == "Contiguous") return Delimiter::contiguous;
   if (behavior == "MergedWithPrevious") return Delimiter::with_previous;
   if (behavior == "MergedWithNext") return Delimiter::with_next;
-  part.refuse(fmt::format("the behavior '{}' is not known", behavior));
+  part.refuse(fmt::format("the behavior {} is not known", in_quotes(behavior)));
 }
 
 void PreTokenizer::read(const JsonPart& part) {
@@ -68,7 +76,7 @@ void PreTokenizer::read(const JsonPart& part) {
     } else if (prefix == "always" || prefix == "never") {
       step.prefix = prefix == "always" ? Prefix::always : Prefix::never;
     } else {
-      part.refuse(fmt::format("the prepend_scheme '{}' is not known", prefix));
+      part.refuse(fmt::format("the prepend_scheme {} is not known", in_quotes(prefix)));
     }
     const std::string replacement = step.replacement;
     steps_.emplace_back(std::move(step));
@@ -77,24 +85,33 @@ void PreTokenizer::read(const JsonPart& part) {
     }
   } else {
     part.refuse(
-        fmt::format("the pre-tokenizer '{}' is not supported; ByteLevel, Split, Digits, Metaspace, "
+        fmt::format("the pre-tokenizer {} is not supported; ByteLevel, Split, Digits, Metaspace, "
                     "Whitespace, WhitespaceSplit and Sequence are",
-                    type));
+                    in_quotes(type)));
   }
 }
 
 void PreTokenizer::split(Piece piece, MatchScratch& scratch,
                          FunctionRef<void(std::string_view)> word) const {
-  if (!piece.text.empty()) run(0, piece, scratch, word);
+  if (piece.text.empty()) return;
+  const std::size_t most = kMostGrowth * piece.text.size() + kLeastRoom;
+  Work work{scratch, word, (steps_.size() + 1) * most};
+  run(0, piece, work);
 }
 
 // One piece goes through all steps before the next does, so that no list of pieces is ever kept.
-void PreTokenizer::run(std::size_t step, Piece piece, MatchScratch& scratch,
-                       FunctionRef<void(std::string_view)> word) const {
-  if (step == steps_.size()) return word(piece.text);
+void PreTokenizer::run(std::size_t step, Piece piece, Work& work) const {
+  if (piece.text.size() > work.bytes_left) {
+    throw FormatError(fmt::format(
+        "{}: its steps make far more of a text than it is long; that is no pre-tokenizer's work, "
+        "so the file is damaged",
+        place_));
+  }
+  work.bytes_left -= piece.text.size();
+  if (step == steps_.size()) return work.word(piece.text);
   std::visit(
       [&](const auto& s) {
-        apply(s, piece, scratch, [&](Piece next) { run(step + 1, next, scratch, word); });
+        apply(s, piece, work.scratch, [&](Piece next) { run(step + 1, next, work); });
       },
       steps_[step]);
 }

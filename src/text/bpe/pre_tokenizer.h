@@ -25,6 +25,7 @@ class PreTokenizer {
   bool leaves_bytes() const { return leaves_bytes_; }
 
   // Calls `word` with the words of the piece in order, none of them empty. They live for the call.
+  // Throws FormatError where the file's steps make far more of a text than it is long.
   void split(Piece piece, MatchScratch& scratch, FunctionRef<void(std::string_view)> word) const;
 
  private:
@@ -46,14 +47,21 @@ class PreTokenizer {
   using Step = std::variant<Split, Bytes, Metaspace>;
   using Sink = FunctionRef<void(Piece)>;
 
+  // Of one text: where its words go, and how many bytes its steps may still see.
+  struct Work {
+    MatchScratch& scratch;
+    FunctionRef<void(std::string_view)> word;
+    std::size_t bytes_left;
+  };
+
   void read(const JsonPart& part);
   static Delimiter read_delimiter(const JsonPart& part);
-  void run(std::size_t step, Piece piece, MatchScratch& scratch,
-           FunctionRef<void(std::string_view)> word) const;
+  void run(std::size_t step, Piece piece, Work& work) const;
   static void apply(const Split& step, Piece piece, MatchScratch& scratch, Sink emit);
   static void apply(const Bytes& step, Piece piece, MatchScratch& scratch, Sink emit);
   static void apply(const Metaspace& step, Piece piece, MatchScratch& scratch, Sink emit);
 
+  std::string place_;
   std::vector<Step> steps_;
   bool leaves_bytes_ = false;
 };

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "text/chat/budget.h"
 #include "text/chat/operators.h"
@@ -90,10 +91,11 @@ Value compute_floats(Arithmetic operation, double left, double right) {
 Value repeat(const Value& value, std::int64_t times, Budget& budget) {
   const auto count = static_cast<std::size_t>(std::max<std::int64_t>(times, 0));
   if (const auto* text = value.if_string()) {
-    budget.spend_text(text->empty() ? 0 : count > kLongestText ? count : count * text->size());
+    if (text->empty()) return value;
+    const bool countable = count <= std::numeric_limits<std::size_t>::max() / text->size();
+    budget.spend_text(countable ? count * text->size() : count);
     std::string out;
-    if (!text->empty())
-      for (std::size_t i = 0; i < count; ++i) out += *text;
+    for (std::size_t i = 0; i < count; ++i) out += *text;
     return out;
   }
   const auto list = value.if_list();

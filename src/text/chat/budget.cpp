@@ -6,12 +6,13 @@
 
 namespace ebb::text::jinja {
 
-void Budget::exhausted() {
-  throw Failure(fmt::format("the template does more than {} steps of work", kMostWork));
+void Budget::exhausted() const {
+  throw Failure(fmt::format("the template does more than {} steps of work", limits_.work));
 }
 
-void Budget::text_too_long() {
-  throw Failure(fmt::format("the template makes a text longer than {} MiB", kLongestText >> 20));
+void Budget::text_too_long() const {
+  throw Failure(
+      fmt::format("the template makes a text longer than {} MiB", limits_.text_bytes >> 20));
 }
 
 void Budget::list_too_long() {

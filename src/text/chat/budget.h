@@ -4,12 +4,13 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+
+#include "text/chat/render_limits.h"
 
 namespace ebb::text::jinja {
 
-inline constexpr std::size_t kMostWork = 10'000'000;  // evaluated nodes and touched elements
-inline constexpr std::size_t kLongestText = std::size_t{64}
-                                            << 20;  // bytes, one string or the output
+inline constexpr std::size_t kLongestFailure = 1000;  // bytes of an error, whose words are theirs
 inline constexpr std::size_t kLongestTemplate = std::size_t{1} << 20;  // bytes
 inline constexpr std::size_t kLongestList = 1'000'000;
 inline constexpr std::size_t kLongestRange = 100'000;  // what Jinja's sandbox allows
@@ -22,6 +23,8 @@ inline constexpr int kTallestExpression = 400;         // a + b + c + ...
 // Of one rendering, for one thread. Throws Failure when it is spent.
 class Budget {
  public:
+  explicit Budget(const RenderLimits& limits) : limits_(limits) {}
+
   void spend(std::size_t work) {
     if (work > left_) exhausted();
     left_ -= work;
@@ -32,8 +35,13 @@ class Budget {
 
   // A new string: also bounded by itself.
   void spend_text(std::size_t bytes) {
-    if (bytes > kLongestText) text_too_long();
+    if (bytes > limits_.text_bytes) text_too_long();
     spend_bytes(bytes);
+  }
+
+  // More bytes for a text that grows.
+  void spend_text(const std::string& grown, std::size_t bytes) {
+    spend_text(grown.size() > limits_.text_bytes ? grown.size() : bytes);
   }
 
   // A new list.
@@ -43,11 +51,12 @@ class Budget {
   }
 
  private:
-  [[noreturn]] static void exhausted();
-  [[noreturn]] static void text_too_long();
+  [[noreturn]] void exhausted() const;
+  [[noreturn]] void text_too_long() const;
   [[noreturn]] static void list_too_long();
 
-  std::size_t left_ = kMostWork;
+  RenderLimits limits_;
+  std::size_t left_ = limits_.work;
 };
 
 }  // namespace ebb::text::jinja

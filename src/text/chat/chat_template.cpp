@@ -47,8 +47,8 @@ jinja::Value conversation(const Json& messages, const std::string& where) {
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(std::string_view source, std::string where)
-    : template_(jinja::parse(source, where)), where_(std::move(where)) {}
+ChatTemplate::ChatTemplate(std::string_view source, std::string where, RenderLimits limits)
+    : template_(jinja::parse(source, where)), where_(std::move(where)), limits_(limits) {}
 
 std::string ChatTemplate::render(const Json& messages,
                                  const std::map<std::string, std::string>& tokens,
@@ -63,7 +63,7 @@ std::string ChatTemplate::render(const Json& messages,
   variables.emplace_back("tools", jinja::Value());
   variables.emplace_back("documents", jinja::Value());
   variables.emplace_back("add_generation_prompt", answer_next);
-  return jinja::render(*template_, variables, where_);
+  return jinja::render(*template_, variables, where_, limits_);
 }
 
 }  // namespace ebb::text

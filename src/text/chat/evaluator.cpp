@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/printable.h"
 #include "ebb/error.h"
 #include "text/chat/globals.h"
 #include "text/chat/macro_and_loop.h"
@@ -222,7 +223,7 @@ Evaluator::Flow Evaluator::execute_one(const Statement& statement, const ScopePt
   line_ = statement.line;
   budget_.spend(1);
   if (const auto* text = std::get_if<Text>(&statement.node)) {
-    budget_.spend_text(out.size() > kLongestText ? out.size() : text->text.size());
+    budget_.spend_text(out, text->text.size());
     out += text->text;
   } else if (const auto* print = std::get_if<Print>(&statement.node)) {
     append_text(evaluate(*print->expression, scope), out, budget_);
@@ -321,12 +322,13 @@ std::shared_ptr<Namespace> Evaluator::make_namespace() {
 
 std::string render(const Template& parsed,
                    const std::vector<std::pair<std::string, Value>>& variables,
-                   std::string_view where) {
-  Evaluator evaluator(parsed);
+                   std::string_view where, const RenderLimits& limits) {
+  Evaluator evaluator(parsed, limits);
   try {
     return evaluator.run(variables);
   } catch (const Failure& failure) {
-    throw FormatError(fmt::format("{}: line {}: {}", where, evaluator.line(), failure.what()));
+    throw FormatError(fmt::format("{}: line {}: {}", where, evaluator.line(),
+                                  printable(failure.what(), kLongestFailure)));
   }
 }
 

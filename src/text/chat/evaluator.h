@@ -52,7 +52,8 @@ class Namespace : public Object {
 class Evaluator {
  public:
   // `parsed` must outlive it.
-  explicit Evaluator(const Template& parsed) : template_(parsed) {}
+  Evaluator(const Template& parsed, const RenderLimits& limits)
+      : template_(parsed), budget_(limits) {}
   ~Evaluator();
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
@@ -95,6 +96,6 @@ class Evaluator {
 // The rendered text. Throws FormatError that names `where` and the line.
 std::string render(const Template& parsed,
                    const std::vector<std::pair<std::string, Value>>& variables,
-                   std::string_view where);
+                   std::string_view where, const RenderLimits& limits);
 
 }  // namespace ebb::text::jinja

@@ -78,7 +78,7 @@ template <class Node>
 ExpressionPtr ExpressionParser::make(int line, int below, Node node) {
   if (below >= kTallestExpression)
     fail_at(line, fmt::format("an expression of more than {} parts in a row", kTallestExpression));
-  return std::make_unique<const Expression>(line, below + 1, std::move(node));
+  return std::make_unique<const Expression>(Expression{line, below + 1, std::move(node)});
 }
 
 bool ExpressionParser::skip_name(std::string_view name) {

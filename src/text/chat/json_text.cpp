@@ -27,7 +27,7 @@ class Writer {
       write_dict(*dict);
     else
       write_scalar(value);
-    if (out_.size() > kLongestText) budget_.spend_text(out_.size());
+    budget_.spend_text(out_, 0);
   }
 
  private:

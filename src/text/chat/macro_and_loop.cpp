@@ -32,8 +32,9 @@ Value Evaluator::Macro::call(const Arguments& arguments, Budget&) {
         fmt::format("macro '{}' takes at most {} arguments", definition_.title, parameters.size()));
   const auto scope = std::make_shared<Scope>(around_, definition_.body);
   for (const auto& [name, value] : arguments.named) {
-    const auto found = std::find_if(parameters.begin(), parameters.end(),
-                                    [&](const auto& parameter) { return parameter.first == name; });
+    const auto found =
+        std::find_if(parameters.begin(), parameters.end(),
+                     [&name = name](const auto& parameter) { return parameter.first == name; });
     const auto index = static_cast<std::size_t>(found - parameters.begin());
     if (index == parameters.size() || index < arguments.positional.size())
       throw Failure(fmt::format("macro '{}' takes no argument '{}' here", definition_.title, name));
@@ -41,8 +42,9 @@ Value Evaluator::Macro::call(const Arguments& arguments, Budget&) {
   const std::size_t required = parameters.size() - definition_.defaults.size();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, id] = parameters[i];
-    const auto given = std::find_if(arguments.named.begin(), arguments.named.end(),
-                                    [&](const auto& argument) { return argument.first == name; });
+    const auto given =
+        std::find_if(arguments.named.begin(), arguments.named.end(),
+                     [&name = name](const auto& argument) { return argument.first == name; });
     if (i < arguments.positional.size())
       scope->set(id, arguments.positional[i]);
     else if (given != arguments.named.end())

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "base/printable.h"
 #include "ebb/error.h"
 #include "text/chat/budget.h"
 #include "text/chat/expression_parser.h"
@@ -302,7 +303,8 @@ std::shared_ptr<const Template> parse(std::string_view source, std::string_view 
   try {
     return Parser(tokenize(source)).run();
   } catch (const SyntaxFailure& failure) {
-    throw FormatError(fmt::format("{}: line {}: {}", where, failure.line, failure.message));
+    throw FormatError(fmt::format("{}: line {}: {}", where, failure.line,
+                                  printable(failure.message, kLongestFailure)));
   }
 }
 

@@ -135,14 +135,14 @@ void append_repr(const Value& value, std::string& out, Budget& budget) {
   } else {
     append_object(value, out, budget);
   }
-  if (out.size() > kLongestText) budget.spend_text(out.size());
+  budget.spend_text(out, 0);
 }
 
 }  // namespace
 
 void append_text(const Value& value, std::string& out, Budget& budget) {
   if (const auto* text = value.if_string()) {
-    budget.spend_text(out.size() > kLongestText ? out.size() : text->size());
+    budget.spend_text(out, text->size());
     out += *text;
   } else if (!value.is_undefined()) {
     append_repr(value, out, budget);

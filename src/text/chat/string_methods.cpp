@@ -207,7 +207,7 @@ Value join(const Value& self, const Arguments& arguments, Budget& budget) {
     const auto* text = item.if_string();
     if (!text) throw Failure(fmt::format("'join' needs strings, not '{}'", item.type_name()));
     budget.spend(1);
-    budget.spend_text(out.size() > kLongestText ? out.size() : text->size() + separator.size());
+    budget.spend_text(out, text->size() + separator.size());
     if (!std::exchange(first, false)) out += separator;
     out += *text;
   }
@@ -257,7 +257,7 @@ std::string replace_text(std::string_view text, std::string_view old, std::strin
     const std::size_t at = find_text(text, old, from);
     if (at == std::string_view::npos) break;
     budget.spend(1);
-    budget.spend_text(out.size() > kLongestText ? out.size() : fresh.size());
+    budget.spend_text(out, fresh.size());
     out.append(text, begin, at - begin);
     out += fresh;
     begin = at + old.size();

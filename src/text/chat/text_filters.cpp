@@ -86,7 +86,7 @@ Value indent(const Value& self, const Arguments& arguments, Budget& budget) {
   bool first = true;
   for (const std::string_view line : split_lines(text)) {
     budget.spend(1);
-    budget.spend_text(out.size() > kLongestText ? out.size() : indention.size() + line.size());
+    budget.spend_text(out, indention.size() + line.size());
     if (!first) out += '\n';
     if (!first && (bound.truth(2) || !line.empty())) out += indention;
     out += line;

@@ -19,7 +19,7 @@ int depth_over(int deepest_item) {
 std::shared_ptr<const List> make_list(Items items, bool is_tuple) {
   int deepest = 0;
   for (const Value& item : items) deepest = std::max(deepest, item.depth());
-  return std::make_shared<const List>(std::move(items), is_tuple, depth_over(deepest));
+  return std::make_shared<const List>(List{std::move(items), is_tuple, depth_over(deepest)});
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Value Value::dict(Entries entries) {
   int deepest = 0;
   for (const auto& [key, value] : entries)
     deepest = std::max({deepest, key.depth(), value.depth()});
-  return std::make_shared<const Dict>(std::move(entries), depth_over(deepest));
+  return std::make_shared<const Dict>(Dict{std::move(entries), depth_over(deepest)});
 }
 
 Value Value::undefined(std::string why) {
