@@ -33,13 +33,14 @@ std::vector<std::filesystem::path> paths(const std::vector<std::string>& names) 
   return {names.begin(), names.end()};
 }
 
-text::DataOptions data_options(const TrainOptions& o,
+text::DataOptions data_options(const TrainOptions& o, const ModelTokenizer& tokenizer,
                                const std::function<void(const std::string&)>& note) {
-  // About a row of common tokens: rows of a batch come from different places of a text, and most
-  // see one passage and the beginning of another.
-  constexpr Bytes bytes_per_token = 4;
+  // About two rows: long enough that most tokens see what stands before them in the text, short
+  // enough that the rows of a batch come from many places.
+  const Bytes bytes_per_token = tokenizer.folder.empty() ? 1 : 4;
+  constexpr Bytes shortest = 512;
   text::DataOptions options;
-  options.passage_bytes = std::max(kKiB, o.sequence * bytes_per_token);
+  options.passage_bytes = std::max(shortest, 2 * o.sequence * bytes_per_token);
   options.window_tokens = o.sequence;
   options.progress = [&note, told = std::chrono::steady_clock::now()](
                          const std::filesystem::path& file, Bytes done, Bytes total) mutable {
@@ -91,7 +92,7 @@ TrainingData::TrainingData(const TrainOptions& options, const ModelTokenizer& to
              .vocabulary = static_cast<std::int32_t>(vocabulary),
              .loss_on_all = parse_loss(options.loss),
              .chat = chat_renderer(tokenizer)},
-            data_options(options, note)),
+            data_options(options, tokenizer, note)),
       rules_{.shape = {.sequence = options.sequence, .rows = options.micro_batch},
              .packing = choose_packing(data_, parse_packing(options.packing)),
              .seed = options.seed,
@@ -104,7 +105,8 @@ TrainingData::TrainingData(const TrainOptions& options, const ModelTokenizer& to
   }
   check_length(data_, rules_.shape, rules_.packing);
   if (!options.eval_data.empty()) {
-    evaluation_.emplace(paths(options.eval_data), data_.encoding(), data_options(options, note));
+    evaluation_.emplace(paths(options.eval_data), data_.encoding(),
+                        data_options(options, tokenizer, note));
   }
   // What they refuse is refused before anything else is done.
   text::shuffled_order(data_, rules_.seed, rules_.held_out_share, {});
