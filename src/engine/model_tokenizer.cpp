@@ -19,6 +19,15 @@ ModelTokenizer load_tokenizer(const std::filesystem::path& model_folder, const s
                     "or bytes",
                     given));
   }
+  // A checkpoint without a tokenizer is of a run that had none; of other folders one is missing.
+  const bool ours = model_folder.empty() || std::filesystem::exists(model_folder / "manifest.json");
+  if (!bytes && !ours) {
+    throw ConfigError(fmt::format(
+        "{}: there is no tokenizer.json in the model's folder. Give one with --tokenizer FOLDER "
+        "(transformers' AutoTokenizer.from_pretrained(...).save_pretrained(FOLDER) makes it from "
+        "other tokenizer files), or say --tokenizer bytes to take every byte for a token",
+        model_folder.string()));
+  }
   ModelTokenizer found;
   found.parts.tokenizer = std::make_unique<text::ByteTokenizer>();
   return found;

@@ -21,6 +21,12 @@ class Tokenizer {
   // written out in the text become their ids.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
 
+  // The same for text that goes on from other text: tokenizers that put a space before every text
+  // put none before it.
+  virtual std::vector<std::int32_t> encode_next(std::string_view text) const {
+    return encode(text);
+  }
+
   // What the tokenizer wants before every text (a begin-of-text token), often nothing.
   virtual std::vector<std::int32_t> prefix() const { return {}; }
 

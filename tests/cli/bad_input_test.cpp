@@ -183,6 +183,14 @@ class BadModel : public BadInput {
                std::string(reinterpret_cast<const char*>(&length), 8) + text + bytes);
   }
 
+  // The folder has no tokenizer, which is not what these tests are about.
+  static std::string expect_refused(const Arguments& arguments,
+                                    const std::vector<std::string>& words, int code = kFailed) {
+    const bool reads_text = arguments[0] == "train" || arguments[0] == "generate";
+    const Arguments bytes = {"--tokenizer", "bytes"};
+    return BadInput::expect_refused(reads_text ? arguments + bytes : arguments, words, code);
+  }
+
   // Training and generation read the same folder and must say the same.
   void expect_model_refused(const std::vector<std::string>& words) const {
     expect_refused(
@@ -230,6 +238,13 @@ TEST_F(BadModel, VocabularySmallerThanTheTokenizers) {
   expect_refused({"train", "--data", data, "--out", at("out"), "--model", model},
                  {"vocabulary of 200", "tokenizer's 257", "at least 257"});
   expect_refused({"generate", "--model", model, "--prompt", ""}, {"vocabulary of 200"});
+}
+
+TEST_F(BadModel, NoTokenizer) {
+  const std::vector<std::string> words = {model, "no tokenizer.json", "--tokenizer FOLDER",
+                                          "--tokenizer bytes"};
+  BadInput::expect_refused({"train", "--data", data, "--out", at("out"), "--model", model}, words);
+  BadInput::expect_refused({"generate", "--model", model, "--prompt", "a"}, words);
 }
 
 TEST_F(BadModel, WeightsThatAreNotFinite) {
@@ -337,8 +352,8 @@ TEST_F(BadModel, Chat) {
   expect_refused(generate + Arguments{"--chat"},
                  {"--chat", model, "no chat template", "chat_template.jinja", "leave --chat out"});
   expect_refused(generate + Arguments{"--system", "be kind"}, {"--system", "add --chat"});
-  expect_refused(generate + Arguments{"--tokenizer", at("")},
-                 {"--tokenizer", "no tokenizer.json", "give a folder"});
+  BadInput::expect_refused(generate + Arguments{"--tokenizer", at("")},
+                           {"--tokenizer", "no tokenizer.json", "give a folder"});
   write_file(model + "/generation_config.json", R"({"eos_token_id": "end"})");
   expect_refused(generate, {model + "/generation_config.json", "'eos_token_id'", "leave it out"});
 }

@@ -88,6 +88,12 @@ TEST_F(DataTest, ValidationChangesNothingAndIsLogged) {
   EXPECT_EQ(looked["tiers"]["device"]["measured_peak"], plain["tiers"]["device"]["measured_peak"]);
 }
 
+TEST_F(DataTest, JsonIsNotTakenForText) {
+  write_file(at("list.json"), R"([{"text": "a tide"}, {"text": "another tide"}])");
+  expect_refused(train_on(at("list.json"), at("json"), 1),
+                 {"list.json", "one object a line", ".jsonl"});
+}
+
 TEST_F(DataTest, PromptsCarryNoLossUnlessAsked) {
   const Json some = summary_of(train_on(at("prompts.jsonl"), at("a"), 2), "a.json");
   const Json all =

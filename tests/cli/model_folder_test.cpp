@@ -115,7 +115,7 @@ TEST_F(ModelFolder, ATokenizerThatDoesNotBelongToTheModel) {
 TEST_F(ModelFolder, ATokenizerFromElsewhere) {
   std::filesystem::create_directory(at("elsewhere"));
   std::filesystem::rename(model + "/tokenizer.json", at("elsewhere/tokenizer.json"));
-  const Json bytes = generated({"--prompt", "Hello there"});
+  const Json bytes = generated({"--prompt", "Hello there", "--tokenizer", "bytes"});
   EXPECT_EQ(bytes["prompt_ids"].size(), 11u);
   EXPECT_EQ(bytes["stop_ids"], Json({256})) << "the model's eos is no byte";
   const Json given = generated({"--prompt", "Hello there", "--tokenizer", at("elsewhere")});

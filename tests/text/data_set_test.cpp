@@ -170,6 +170,28 @@ TEST(DataSetErrors, ABinaryFileGivenByName) {
   expect_says(message, "ebb tokenize");
 }
 
+// A tokenizer would learn the sign that stands for broken characters; bytes are what they are.
+TEST(DataSetErrors, MixedEncodings) {
+  const TemporaryFolder folder;
+  // Whole characters over the border of a block of the check, then a byte of another encoding.
+  std::string text(kMiB - 1, 'a');
+  text += "\u00e9 and \u20ac";
+  folder.write("good.txt", text);
+  folder.write("mixed.txt", text + " caf\xe9 au lait");
+  Encoding encoding = bytes_encoding();
+  encoding.tokenizer = &kBytesAfterBegin;
+  EXPECT_EQ(open_data({folder.path() / "good.txt"}, encoding).skipped().size(), 0u);
+  EXPECT_EQ(open_data({folder.path() / "mixed.txt"}).skipped().size(), 0u);
+  const DataSet both = open_data({folder.path()}, encoding);
+  ASSERT_EQ(both.skipped().size(), 1u);
+  EXPECT_EQ(both.skipped()[0].reason,
+            "its byte " + std::to_string(text.size() + 4) + " is not UTF-8");
+  const std::string message =
+      error_of<FormatError>([&] { open_data({folder.path() / "mixed.txt"}, encoding); });
+  EXPECT_NE(message.find("mixed.txt"), std::string::npos) << message;
+  EXPECT_NE(message.find("iconv"), std::string::npos) << message;
+}
+
 TEST(DataSetErrors, Utf16) {
   const TemporaryFolder folder;
   for (const char* name : {"a.txt", "a.jsonl"}) {

@@ -162,7 +162,7 @@ void AddedTokens::split(Piece text, bool normalized, MatchScratch& scratch,
   const std::string_view all = text.text;
   const TokenFinder& finder = finders_[normalized];
   const auto emit = [&](std::size_t begin, std::size_t end) {
-    if (begin < end) piece({all.substr(begin, end - begin), text.at_start && begin == 0});
+    if (begin < end) piece(text.part(all.substr(begin, end - begin), begin == 0));
   };
   std::size_t done = 0;
   std::size_t from = 0;

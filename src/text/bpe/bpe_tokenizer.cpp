@@ -152,7 +152,8 @@ std::optional<std::int32_t> BpeTokenizer::id_of(std::string_view token) const {
   return found->second;
 }
 
-std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
+std::vector<std::int32_t> BpeTokenizer::encode(Piece piece) const {
+  const std::string_view text = piece.text;
   constexpr std::size_t kMostBytes = std::size_t{1} << 31;  // places in a word are 32-bit numbers
   if (text.size() >= kMostBytes) {
     throw ConfigError(
@@ -166,8 +167,8 @@ std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
   ids.reserve(text.size() / 3);
   const auto token = [&](std::int32_t id) { ids.push_back(id); };
   added_.split(
-      {as_utf8(text, scratch.repaired), true}, false, scratch.match,
-      [&](Piece piece) { encode_piece(piece, scratch, ids); }, token);
+      piece.part(as_utf8(text, scratch.repaired), true), false, scratch.match,
+      [&](Piece part) { encode_piece(part, scratch, ids); }, token);
   return ids;
 }
 

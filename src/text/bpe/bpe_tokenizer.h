@@ -36,7 +36,12 @@ class BpeTokenizer final : public Tokenizer {
 
   // Throws ConfigError for a text of 2 GiB or more, FormatError where the text meets what makes
   // the file's patterns give up.
-  std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    return encode({text, true, false});
+  }
+  std::vector<std::int32_t> encode_next(std::string_view text) const override {
+    return encode({text, false, true});
+  }
   std::vector<std::int32_t> prefix() const override { return frame_.prefix; }
   std::vector<std::int32_t> suffix() const override { return frame_.suffix; }
   std::string decode(std::span<const std::int32_t> ids) const override;
@@ -54,6 +59,7 @@ class BpeTokenizer final : public Tokenizer {
   BpeTokenizer(const JsonPart& file, std::string_view end_of_text);
   void read_tokens(const JsonPart& file);
   void find_end_of_text(const JsonPart& file, std::string_view spelled);
+  std::vector<std::int32_t> encode(Piece text) const;
   void encode_piece(Piece piece, Scratch& scratch, std::vector<std::int32_t>& out) const;
   std::string decode(std::span<const std::int32_t> ids, bool at_start) const;
 

@@ -61,14 +61,14 @@ Piece Normalizer::apply(Piece piece, std::array<std::string, 2>& storage,
 }
 
 Piece Normalizer::run(UnicodeForm form, Piece piece, const Work& work) {
-  return {normalize(piece.text, form, work.storage), piece.at_start};
+  return piece.part(normalize(piece.text, form, work.storage), true);
 }
 
 Piece Normalizer::run(const Prepend& step, Piece piece, const Work& work) {
-  if (piece.text.empty()) return piece;
+  if (piece.text.empty() || piece.continues) return piece;
   work.storage.assign(step.text);
   work.storage += piece.text;
-  return {work.storage, piece.at_start};
+  return piece.part(work.storage, true);
 }
 
 Piece Normalizer::run(const Replace& step, Piece piece, const Work& work) {
@@ -85,7 +85,7 @@ Piece Normalizer::run(const Replace& step, Piece piece, const Work& work) {
   }
   if (copied == 0) return piece;
   work.storage += text.substr(copied);
-  return {work.storage, piece.at_start};
+  return piece.part(work.storage, true);
 }
 
 Piece Normalizer::run(const Strip& step, Piece piece, const Work&) {
@@ -102,7 +102,7 @@ Piece Normalizer::run(const Strip& step, Piece piece, const Work&) {
     if (!is_space(next_character(text, at))) break;
     text = text.substr(0, last);
   }
-  return {text, piece.at_start && begin == 0};
+  return piece.part(text, begin == 0);
 }
 
 Piece Normalizer::run(const Lowercase&, Piece piece, const Work& work) {
@@ -115,7 +115,7 @@ Piece Normalizer::run(const Lowercase&, Piece piece, const Work& work) {
     // The one character whose small form is two: a dotted capital I.
     if (character == 0x130) append_character(0x307, work.storage);
   }
-  return {work.storage, piece.at_start};
+  return piece.part(work.storage, true);
 }
 
 }  // namespace ebb::text::bpe

@@ -13,10 +13,15 @@
 
 namespace ebb::text::bpe {
 
-// A text and whether its first character stands for the very beginning of what was encoded.
 struct Piece {
   std::string_view text;
-  bool at_start = false;
+  bool at_start = false;   // its first character stands for the very beginning of what was encoded
+  bool continues = false;  // it goes on from text that was encoded before: nothing is put in front
+
+  // A part of it, from its beginning or from further in.
+  Piece part(std::string_view of_text, bool first) const {
+    return {of_text, at_start && first, continues && first};
+  }
 };
 
 // Immutable, so any thread may use it.

@@ -120,7 +120,7 @@ void PreTokenizer::apply(const Split& step, Piece piece, MatchScratch& scratch, 
   const std::string_view text = piece.text;
   const auto emit_span = [&](Span span) {
     if (span.begin < span.end) {
-      emit({text.substr(span.begin, span.end - span.begin), piece.at_start && span.begin == 0});
+      emit(piece.part(text.substr(span.begin, span.end - span.begin), span.begin == 0));
     }
   };
   // What may still grow, and whether it ended with a delimiter.
@@ -159,7 +159,7 @@ void PreTokenizer::apply(const Split& step, Piece piece, MatchScratch& scratch, 
 
 void PreTokenizer::apply(const Bytes& step, Piece piece, MatchScratch&, Sink emit) {
   std::string changed;
-  if (step.prefix_space && !piece.text.starts_with(' ')) {
+  if (step.prefix_space && !piece.continues && !piece.text.starts_with(' ')) {
     changed.assign(" ").append(piece.text);
     piece.text = changed;
   }
@@ -174,7 +174,7 @@ void PreTokenizer::apply(const Metaspace& step, Piece piece, MatchScratch&, Sink
   std::string changed;
   changed.reserve(piece.text.size() + piece.text.size() / 2 + step.replacement.size());
   const bool prefixed = piece.text.starts_with(' ') || piece.text.starts_with(step.replacement);
-  if (!prefixed &&
+  if (!prefixed && !piece.continues &&
       (step.prefix == Prefix::always || (step.prefix == Prefix::first && piece.at_start))) {
     changed += step.replacement;
   }

@@ -13,8 +13,7 @@
 namespace ebb::text {
 
 // The tokens of what came first never change when more is written: a model that generates sees them
-// before anything else. Within that, tokens are those of the whole text. (Part by part, tokenizers
-// that put a space before every text would put one before every part.)
+// before anything else. Within that, tokens are those of the whole text.
 class Continuation {
  public:
   // Keeps a reference.
@@ -30,7 +29,7 @@ class Continuation {
         ids.size() >= ids_.size() && std::equal(ids_.begin(), ids_.end(), ids.begin());
     std::vector<std::int32_t> rest =
         same ? std::vector(ids.begin() + static_cast<std::ptrdiff_t>(ids_.size()), ids.end())
-             : tokenizer_.encode(std::string_view(whole).substr(text_.size()));
+             : tokenizer_.encode_next(std::string_view(whole).substr(text_.size()));
     text_ = std::move(whole);
     ids_ = std::move(ids);
     return rest;

@@ -130,6 +130,26 @@ std::unique_ptr<ItemFile> DataSet::open(SourceFile file, bool given, const DataO
     skipped_.push_back({path, "it has NUL bytes and so is not text"});
     return nullptr;
   }
+  if (given && path.extension() == ".json") {
+    throw FormatError(
+        fmt::format("{} is JSON, which is not text to learn from: write one object a line, such as "
+                    "{{\"text\": \"...\"}}, into a file whose name ends in .jsonl",
+                    file.name()));
+  }
+  // For bytes any text will do; a tokenizer would learn the sign that stands for broken characters.
+  if (encoding_.tokenizer->name() != "bytes") {
+    if (const auto at = find_invalid_utf8(file)) {
+      if (given) {
+        throw FormatError(fmt::format(
+            "{}: byte {} is not UTF-8, so some of the text would be lost; convert the "
+            "file (iconv -f LATIN1 -t UTF-8, or what it was written in), or remove what "
+            "is broken",
+            file.name(), *at));
+      }
+      skipped_.push_back({path, fmt::format("its byte {} is not UTF-8", *at)});
+      return nullptr;
+    }
+  }
   return open_passages(std::move(file), options.passage_bytes);
 }
 

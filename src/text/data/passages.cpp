@@ -61,7 +61,8 @@ class Passages final : public ItemFile {
       out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
     };
     if (first) append(tokenizer.prefix());
-    append(tokenizer.encode(text.substr(begin, end - begin)));
+    const std::string_view passage = text.substr(begin, end - begin);
+    append(first ? tokenizer.encode(passage) : tokenizer.encode_next(passage));
     if (last) append(ending(tokenizer));
     out.next = last ? Item::kNextItem : Item::kUnknown;
     return out;

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "text/data/utf8.h"
 
 namespace ebb::text {
 namespace {
@@ -123,6 +124,25 @@ std::string SourceFile::read(Bytes offset, Bytes bytes) const {
   std::string text(static_cast<std::size_t>(bytes), '\0');
   read(offset, std::as_writable_bytes(std::span(text)));
   return text;
+}
+
+std::optional<Bytes> find_invalid_utf8(const SourceFile& file) {
+  constexpr Bytes block = kMiB;
+  constexpr Bytes longest = 4;  // bytes of a character
+  for (Bytes first = 0; first < file.size();) {
+    const Bytes count = std::min(block, file.size() - first);
+    const auto at = find_invalid_utf8(std::string_view(file.read(first, count)));
+    if (!at) {
+      first += count;
+      continue;
+    }
+    // A character may go on in the next block, which then begins with it.
+    const Bytes found = first + static_cast<Bytes>(*at);
+    const bool cut = first + count < file.size() && found > first + count - longest;
+    if (!cut) return found;
+    first = found;
+  }
+  return std::nullopt;
 }
 
 Bytes text_begin(const SourceFile& file) {

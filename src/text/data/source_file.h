@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +42,9 @@ class SourceFile {
   Bytes size_ = 0;
   timespec changed_{};
 };
+
+// Where the first byte of the file is that is not UTF-8. Reads all of it.
+std::optional<Bytes> find_invalid_utf8(const SourceFile& file);
 
 // Where a file's text begins: behind the mark that some editors put before UTF-8.
 Bytes text_begin(const SourceFile& file);
