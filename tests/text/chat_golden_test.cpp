@@ -55,7 +55,7 @@ std::string render_all(const jinja::Template& parsed, const Json& variables) {
   std::vector<std::pair<std::string, jinja::Value>> values;
   for (const auto& [name, value] : variables.items())
     values.emplace_back(name, jinja::from_json(value));
-  return jinja::render(parsed, values, "here");
+  return jinja::render(parsed, values, "here", {});
 }
 
 TEST(ChatGolden, TemplatesRenderAsTransformersDoes) {
