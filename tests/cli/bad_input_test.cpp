@@ -391,7 +391,7 @@ TEST_F(BadModel, Sampling) {
   }
   expect_refused({"generate", "--model", model, "--prompt", std::string(5000, 'a')},
                  {"--prompt", "5000 tokens", "4096 positions", "at most 4095"});
-  const Finished tight = run_ebb(with({"--device-memory", "1MiB"}));
+  const Finished tight = run_ebb(with({"--device-memory", "1MiB", "--tokenizer", "bytes"}));
   EXPECT_EQ(tight.code, kDoesNotFit);
   EXPECT_THAT(tight.err, AllOf(HasSubstr("does not fit"), HasSubstr("key-value cache"),
                                HasSubstr("Missing: "), HasSubstr("--device-memory")));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/in_quotes.h"
 #include "base/printable.h"
 #include "ebb/error.h"
 #include "text/chat/globals.h"
@@ -80,8 +81,9 @@ struct Evaluator::Visitor {
 
   Value operator()(const Name& node) const {
     if (const Value* found = scope->find(node.id)) return *found;
+    budget().spend(self.template_.names.size() / 8);
     for (const auto& [name, id] : self.template_.names)
-      if (id == node.id) return Value::undefined(fmt::format("'{}' is undefined", name));
+      if (id == node.id) return Value::undefined(fmt::format("{} is undefined", in_quotes(name)));
     return {};
   }
 

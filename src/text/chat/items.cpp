@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/in_quotes.h"
 #include "text/chat/budget.h"
 #include "text/chat/methods.h"
 #include "text/chat/operators.h"
@@ -14,10 +15,12 @@ namespace {
 
 constexpr std::size_t kWorkOfACharacter = 8;  // a string of its own
 
+// The name may be as long as any text, and templates ask for what is missing in loops.
 Value no_attribute(const Value& value, std::string_view name) {
-  if (value.is_none()) return Value::undefined(fmt::format("'None' has no attribute '{}'", name));
+  const std::string quoted = in_quotes(name);
+  if (value.is_none()) return Value::undefined(fmt::format("'None' has no attribute {}", quoted));
   return Value::undefined(
-      fmt::format("'{} object' has no attribute '{}'", value.type_name(), name));
+      fmt::format("'{} object' has no attribute {}", value.type_name(), quoted));
 }
 
 // A method or an object's attribute; nothing where Python has none of that name.

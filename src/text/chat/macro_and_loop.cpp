@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/in_quotes.h"
+
 namespace ebb::text::jinja {
 namespace {
 
@@ -52,7 +54,8 @@ Value Evaluator::Macro::call(const Arguments& arguments, Budget&) {
     else if (i >= required)
       scope->set(id, evaluator_.evaluate(*definition_.defaults[i - required], scope));
     else
-      scope->set(id, Value::undefined(fmt::format("parameter '{}' was not provided", name)));
+      scope->set(id,
+                 Value::undefined(fmt::format("parameter {} was not provided", in_quotes(name))));
   }
   std::string text;
   evaluator_.execute(definition_.body.body, scope, text);
