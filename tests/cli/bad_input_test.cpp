@@ -303,8 +303,8 @@ TEST_F(BadModel, Shards) {
   };
   expect_model_refused({model, "model-00001-of-00001.safetensors", "without an index"});
   write_index(map);
-  const Finished good =
-      run_ebb({"generate", "--model", model, "--prompt", "a", "--max-tokens", "2"});
+  const Finished good = run_ebb(
+      {"generate", "--model", model, "--prompt", "a", "--max-tokens", "2", "--tokenizer", "bytes"});
   EXPECT_EQ(good.code, 0) << good.err;
 
   write_index(Json::array());
