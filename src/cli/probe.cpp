@@ -11,9 +11,11 @@ void add_probe(CLI::App& app, Action& action) {
   auto device = std::make_shared<std::string>("auto");
   verb->add_option("--device", *device, "cpu, cuda, or auto: a GPU where there is one")
       ->capture_default_str();
-  verb->callback([device, &action] {
-    action = [device] {
-      fmt::print("{}", probe(*device));
+  auto json = std::make_shared<bool>(false);
+  verb->add_flag("--json", *json, "Print the speeds that plans are made with, as JSON");
+  verb->callback([device, json, &action] {
+    action = [device, json] {
+      fmt::print("{}", *json ? probe_json(*device) : probe(*device));
       return 0;
     };
   });

@@ -14,4 +14,8 @@ std::string probe(const std::string& device) {
                      runtime.numerics().at("kernels").dump(), runtime.profile().name);
 }
 
+std::string probe_json(const std::string& device) {
+  return plan::to_json(engine::Runtime(device, 0).profile()).dump(2) + "\n";
+}
+
 }  // namespace ebb

@@ -10,8 +10,11 @@ Runtime::Runtime(const std::string& device_kind, int threads)
       backend_(kernels::create_backend(*device_, pool_)) {}
 
 plan::Profile Runtime::profile() const {
-  return device_->kind() == "cpu" ? plan::rough_cpu_profile(pool_.slots())
-                                  : plan::rough_gpu_profile(pool_.slots());
+  plan::Profile profile = device_->kind() == "cpu" ? plan::rough_cpu_profile(pool_.slots())
+                                                   : plan::rough_gpu_profile(pool_.slots());
+  profile.device_memory = device_->device_memory();
+  profile.host_memory = device_->host_memory();
+  return profile;
 }
 
 Json Runtime::numerics() const {

@@ -97,9 +97,9 @@ Profile parse_profile(const Json& json, std::string_view where) {
     }
     return profile;
   } catch (const std::exception& error) {
-    throw FormatError(
-        fmt::format("{}: not a machine profile of this version of Ebb ({}); `ebb probe` makes one",
-                    where, error.what()));
+    throw FormatError(fmt::format(
+        "{}: not a machine profile of this version of Ebb ({}); `ebb probe --json` makes one",
+        where, error.what()));
   }
 }
 

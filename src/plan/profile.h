@@ -1,5 +1,5 @@
-// What is known of a machine's speeds, for predictions: measured by a probe, or from data sheets,
-// and each number says which.
+// What is known of a machine's speeds, for predictions: rules of thumb so far, and each number
+// says where it is from.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace ebb::plan {
 
-// A number and where it is from: "measured", "data sheet", "rule of thumb".
+// A number and where it is from: "measured", "rule of thumb".
 struct Figure {
   Figure() = default;
   Figure(double number, std::string_view from = "assumed") : value(number), source(from) {}
@@ -40,7 +40,7 @@ struct Profile {
   Figure task_seconds;           // what starting a task costs
   std::vector<Shared> shared{};
 
-  // The machine, for whoever plans for it from elsewhere.
+  // The machine itself.
   std::string device{};  // "cpu" or "cuda"
   Bytes device_memory = 0;
   Bytes host_memory = 0;
