@@ -84,9 +84,11 @@ StepResult TrainingRun::step(std::span<const text::Batch> batches) {
   const std::int64_t index = executor_.steps_issued();
   const std::int64_t step = steps_done_ + 1;
   const double rate = learning_rate(step);
-  tasks_.set_numbers(index, {.step = step,
-                             .decaying = optim::adamw_step(settings_.adamw, rate, step, true),
-                             .resting = optim::adamw_step(settings_.adamw, rate, step, false)});
+  const auto numbers = [&](bool decays) {
+    return optim::step_numbers(settings_.adamw, rate, step, decays, settings_.seed);
+  };
+  tasks_.set_numbers(index,
+                     {.step = step, .decaying = numbers(true), .resting = numbers(false)});
   executor_.issue();
   executor_.wait(norm_task_);
   steps_done_ = step;

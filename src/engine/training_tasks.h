@@ -20,8 +20,8 @@ namespace ebb::engine {
 // What differs from step to step.
 struct StepNumbers {
   std::int64_t step = 0;  // from 1
-  kernels::AdamWStep decaying;
-  kernels::AdamWStep resting;
+  kernels::Step decaying;
+  kernels::Step resting;
 };
 
 struct StepResult {
