@@ -117,7 +117,7 @@ constexpr std::uint8_t encode_second(float v, std::uint8_t scale, std::uint32_t 
   if (scale == kNoScale) return 0;
   const std::uint32_t code =
       encode_magnitude(kSecondCode, v, scale, random & ((1u << kSecondCode.dropped) - 1));
-  return static_cast<std::uint8_t>(std::max(code, v > 0 ? 1u : 0u));
+  return static_cast<std::uint8_t>(std::max(code, std::min(std::bit_cast<std::uint32_t>(v), 1u)));
 }
 
 constexpr float decode_second(std::uint8_t stored, std::uint8_t scale) {

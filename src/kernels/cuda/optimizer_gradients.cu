@@ -4,6 +4,8 @@
 namespace ebb::kernels {
 namespace {
 
+using namespace cuda_optimizer;
+
 // target = round(target + addend). The order of the two shows in a NaN's payload only.
 template <class T, class A>
 __global__ void __launch_bounds__(kThreads) add_kernel(T* target, const A* addend, Split parts) {

@@ -8,6 +8,8 @@
 namespace ebb::kernels {
 namespace {
 
+using namespace cuda_optimizer;
+
 #define EBB_ARITHMETIC __device__ __forceinline__
 #include "kernels/update_arithmetic-inl.h"
 

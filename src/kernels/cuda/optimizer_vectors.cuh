@@ -10,7 +10,7 @@
 
 #include "device/cuda/check.h"
 
-namespace ebb::kernels {
+namespace ebb::kernels::cuda_optimizer {
 
 inline constexpr int kThreads = 256;
 // Elements a thread takes at once: 16 bytes of fp32, 8 of bf16, so that a warp's accesses to either
@@ -96,4 +96,4 @@ __device__ void store(T* data, std::int64_t at, const Vector<T>& value) {
   *reinterpret_cast<Vector<T>*>(data + at) = value;
 }
 
-}  // namespace ebb::kernels
+}  // namespace ebb::kernels::cuda_optimizer
