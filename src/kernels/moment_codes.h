@@ -36,7 +36,7 @@ inline constexpr std::uint32_t kMiddleFactor = 0x2c1b3c6du;
 constexpr std::uint32_t random_bits(RoundingKey key, std::int64_t element) {
   std::uint32_t x = static_cast<std::uint32_t>(element) * kElementFactor + key.start;
   x ^= x >> 16;
-  x = (x + key.middle) * kMiddleFactor;
+  x = (x ^ key.middle) * kMiddleFactor;
   return x ^ (x >> 16);
 }
 
@@ -109,7 +109,7 @@ constexpr std::uint8_t encode_first(float m, std::uint8_t scale, std::uint32_t r
 
 constexpr float decode_first(std::uint8_t stored, std::uint8_t scale) {
   const float magnitude = decode_magnitude(kFirstCode, stored & 0x7fu, scale);
-  return (stored & 0x80u) != 0 ? -magnitude : magnitude;
+  return (stored & 0x80u) != 0 && magnitude != 0 ? -magnitude : magnitude;  // zero has no sign
 }
 
 // A second moment that is not zero never becomes zero: the step divides by its root.

@@ -68,61 +68,56 @@ EBB_ARITHMETIC void apply(const AdagradStep& s, typename A::Number& p, typename 
 // The rest of random_bits(), from element * kElementFactor + key.start on.
 template <class A>
 EBB_ARITHMETIC typename A::Word scramble(typename A::Word x, std::uint32_t middle) {
-  x = A::bit_xor(x, A::template shift_right<16>(x));
-  x = A::mul(A::add(x, A::word(middle)), A::word(kMiddleFactor));
+  x = A::bit_xor(A::bit_xor(x, A::template shift_right<16>(x)), A::word(middle));
+  x = A::mul(x, A::word(kMiddleFactor));
   return A::bit_xor(x, A::template shift_right<16>(x));
 }
 
-// round_at_random() of what arithmetic made: its NaN keep their mark in the high half.
+// round_at_random() of what arithmetic made: its NaN keep their mark in the high half. What has no
+// finite neighbour above is cut off.
 template <class A>
 EBB_ARITHMETIC typename A::Word rounded_high_half(typename A::Number value,
                                                   typename A::Word random) {
   const auto bits = A::bits(value);
   const auto magnitude = A::bit_and(bits, A::word(0x7fffffffu));
-  const auto most = A::max(magnitude, A::word(0x7f7fffffu));
-  const auto rounded = A::min(A::add(magnitude, random), most);
-  return A::template shift_right<16>(A::bit_or(rounded, A::bit_xor(bits, magnitude)));
+  const auto addend = A::zero_unless_below(magnitude, A::word(0x7f7f0000u), random);
+  return A::template shift_right<16>(A::add(bits, addend));
 }
 
-// `floor` has the bits of the block's power of two.
-template <class A, int kDropped>
-EBB_ARITHMETIC typename A::Number decoded(typename A::Word code, typename A::Word floor) {
-  const auto sum = A::add(A::template shift_left<kDropped>(code), floor);
+// `floor` has the bits of the block's power of two, `code` its sign in all of its high bits.
+template <class A>
+EBB_ARITHMETIC typename A::Number decoded_first(typename A::Word code, typename A::Word floor) {
+  constexpr std::uint32_t kMagnitude = 0x7fu << kFirstCode.dropped;
+  const auto shifted = A::template shift_left<kFirstCode.dropped>(code);
+  const auto sum = A::add(A::bit_and(shifted, A::word(0x80000000u | kMagnitude)), floor);
+  const auto signed_floor = A::bit_or(A::bit_and(shifted, A::word(0x80000000u)), floor);
+  return A::sub(A::from_bits(sum), A::from_bits(signed_floor));
+}
+
+template <class A>
+EBB_ARITHMETIC typename A::Number decoded_second(typename A::Word code, typename A::Word floor) {
+  const auto sum = A::add(A::template shift_left<kSecondCode.dropped>(code), floor);
   return A::sub(A::from_bits(sum), A::from_bits(floor));
 }
 
-template <class A, int kDropped>
-EBB_ARITHMETIC typename A::Word encoded(typename A::Word magnitude, typename A::Word floor,
-                                        typename A::Word random) {
-  const auto sum = A::bits(A::add(A::from_bits(magnitude), A::from_bits(floor)));
-  return A::template shift_right<kDropped>(A::add(A::sub(sum, floor), random));
-}
-
-template <class A>
-EBB_ARITHMETIC typename A::Number decoded_first(typename A::Word code, typename A::Word floor) {
-  const auto magnitude =
-      A::bits(decoded<A, kFirstCode.dropped>(A::bit_and(code, A::word(0x7fu)), floor));
-  const auto sign = A::template shift_left<24>(A::bit_and(code, A::word(0x80u)));
-  return A::from_bits(A::bit_xor(magnitude, sign));
-}
-
-// `keep` is all ones, or zero where the block has no scale.
+// The low 8 bits are the code. Blocks that have no scale are the caller's.
 template <class A>
 EBB_ARITHMETIC typename A::Word encoded_first(typename A::Number m, typename A::Word floor,
-                                              typename A::Word keep, typename A::Word random) {
+                                              typename A::Word random) {
+  constexpr int kDropped = kFirstCode.dropped;
   const auto bits = A::bits(m);
-  const auto magnitude = A::bit_and(bits, A::word(0x7fffffffu));
-  const auto sign = A::template shift_right<24>(A::bit_xor(bits, magnitude));
-  const auto code = encoded<A, kFirstCode.dropped>(
-      magnitude, floor, A::template shift_right<32 - kFirstCode.dropped>(random));
-  return A::bit_and(A::bit_or(code, sign), keep);
+  const auto signed_floor = A::bit_or(A::bit_and(bits, A::word(0x80000000u)), floor);
+  const auto above = A::sub(A::bits(A::add(m, A::from_bits(signed_floor))), floor);
+  const auto rounded = A::add(above, A::template shift_right<32 - kDropped>(random));
+  const auto sign = A::bit_and(A::template shift_right<24>(bits), A::word(0x80u));
+  return A::bit_or(A::template shift_right<kDropped>(rounded), sign);
 }
 
 template <class A>
 EBB_ARITHMETIC typename A::Word encoded_second(typename A::Number v, typename A::Word floor,
-                                               typename A::Word keep, typename A::Word random) {
-  const auto bits = A::bits(v);
-  const auto code = encoded<A, kSecondCode.dropped>(
-      bits, floor, A::bit_and(random, A::word((1u << kSecondCode.dropped) - 1)));
-  return A::bit_and(A::max(code, A::min(bits, A::word(1u))), keep);
+                                               typename A::Word random) {
+  constexpr int kDropped = kSecondCode.dropped;
+  const auto above = A::sub(A::bits(A::add(v, A::from_bits(floor))), floor);
+  const auto rounded = A::add(above, A::bit_and(random, A::word((1u << kDropped) - 1)));
+  return A::max(A::template shift_right<kDropped>(rounded), A::min(A::bits(v), A::word(1u)));
 }

@@ -58,6 +58,12 @@ struct Lanes {
   static HWY_INLINE Word bit_and(Word a, Word b) { return hn::And(a, b); }
   static HWY_INLINE Word bit_or(Word a, Word b) { return hn::Or(a, b); }
   static HWY_INLINE Word bit_xor(Word a, Word b) { return hn::Xor(a, b); }
+  // `a` where `x` is below `limit`; both are below 2^31.
+  static HWY_INLINE Word zero_unless_below(Word x, Word limit, Word a) {
+    const hn::RebindToSigned<Floats> integers;
+    const auto below = hn::Lt(hn::BitCast(integers, x), hn::BitCast(integers, limit));
+    return hn::BitCast(Words(), hn::IfThenElseZero(below, hn::BitCast(integers, a)));
+  }
   template <int kBits>
   static HWY_INLINE Word shift_left(Word a) {
     return hn::ShiftLeft<kBits>(a);
@@ -70,11 +76,17 @@ struct Lanes {
 using Number = Lanes::Number;
 using Word = Lanes::Word;
 
-// Unsigned integers of 8 or 16 bits, one a lane.
-template <class T>
-HWY_INLINE Word load_words(const T* from) {
-  return hn::PromoteTo(Words(), hn::LoadU(hn::Rebind<T, Floats>(), from));
+// Bytes, one a lane: with the sign of each in all of the lane's high bits, or with zeros there.
+HWY_INLINE Word load_signed(const std::uint8_t* from) {
+  const auto* bytes = reinterpret_cast<const std::int8_t*>(from);
+  const hn::RebindToSigned<Floats> integers;
+  return hn::BitCast(Words(), hn::PromoteTo(integers, hn::LoadU(hn::Rebind<std::int8_t, Floats>(),
+                                                                bytes)));
 }
+HWY_INLINE Word load_unsigned(const std::uint8_t* from) {
+  return hn::PromoteTo(Words(), hn::LoadU(hn::Rebind<std::uint8_t, Floats>(), from));
+}
+// The low 8 or 16 bits of each lane.
 template <class T>
 HWY_INLINE void store_words(Word words, T* to) {
   const hn::Rebind<T, Floats> narrow;
@@ -187,12 +199,15 @@ struct Int8Moments {
     second_floor = std::uint32_t{scales[2 * block + 1]} << 23;
   }
   HWY_INLINE void load_at(std::int64_t i, Number& m, Number& v) const {
-    m = decoded_first<Lanes>(load_words(first + i), Lanes::word(first_floor));
-    v = decoded<Lanes, kSecondCode.dropped>(load_words(second + i), Lanes::word(second_floor));
+    m = decoded_first<Lanes>(load_signed(first + i), Lanes::word(first_floor));
+    v = decoded_second<Lanes>(load_unsigned(second + i), Lanes::word(second_floor));
   }
   HWY_INLINE void store_at(std::int64_t i, Number m, Number v) {
     store(m, new_first + i % kStateBlock);
     store(v, new_second + i % kStateBlock);
+  }
+  static void forget(std::uint8_t* codes, std::int64_t block) {
+    std::memset(codes + block * kStateBlock, 0, kStateBlock);
   }
   HWY_INLINE void close(std::int64_t block) {
     const Word magnitude = Lanes::word(0x7fffffffu);
@@ -208,18 +223,16 @@ struct Int8Moments {
     const std::uint8_t second_scale = block_scale(kSecondCode, largest_lane(most_second));
     scales[2 * block] = first_scale;
     scales[2 * block + 1] = second_scale;
-    const Word first_keep = Lanes::word(first_scale == kNoScale ? 0 : ~0u);
-    const Word second_keep = Lanes::word(second_scale == kNoScale ? 0 : ~0u);
     const Word first_from = Lanes::word(std::uint32_t{first_scale} << 23);
     const Word second_from = Lanes::word(std::uint32_t{second_scale} << 23);
     for (std::int64_t j = 0; j < kStateBlock; j += lanes()) {
       const std::int64_t i = block * kStateBlock + j;
       const Word random = dice.roll(i);
-      store_words(encoded_first<Lanes>(load(new_first + j), first_from, first_keep, random),
-                  first + i);
-      store_words(encoded_second<Lanes>(load(new_second + j), second_from, second_keep, random),
-                  second + i);
+      store_words(encoded_first<Lanes>(load(new_first + j), first_from, random), first + i);
+      store_words(encoded_second<Lanes>(load(new_second + j), second_from, random), second + i);
     }
+    if (HWY_UNLIKELY(first_scale == kNoScale)) forget(first, block);
+    if (HWY_UNLIKELY(second_scale == kNoScale)) forget(second, block);
   }
 };
 

@@ -37,6 +37,9 @@ struct Scalar {
   static __device__ unsigned bit_and(unsigned a, unsigned b) { return a & b; }
   static __device__ unsigned bit_or(unsigned a, unsigned b) { return a | b; }
   static __device__ unsigned bit_xor(unsigned a, unsigned b) { return a ^ b; }
+  static __device__ unsigned zero_unless_below(unsigned x, unsigned limit, unsigned a) {
+    return x < limit ? a : 0;
+  }
   template <int kBits>
   static __device__ unsigned shift_left(unsigned a) {
     return a << kBits;
@@ -224,8 +227,9 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int k = 0; k < kPerThread; ++k) {
     float p = load_master(weight.at[k], low.at[k]);
-    m[k] = decoded_first<Scalar>(first.at[k], first_floor);
-    v[k] = decoded<Scalar, kSecondCode.dropped>(second.at[k], second_floor);
+    const int code = static_cast<std::int8_t>(first.at[k]);
+    m[k] = decoded_first<Scalar>(static_cast<unsigned>(code), first_floor);
+    v[k] = decoded_second<Scalar>(second.at[k], second_floor);
     apply<Scalar>(step, p, __fmul_rn(widen(gradient.at[k]), now.gradient_scale), m[k], v[k]);
     store_master(p, weight.at[k], low.at[k]);
     most_first = max(most_first, __float_as_uint(m[k]) & 0x7fffffffu);
@@ -235,15 +239,15 @@ __global__ void __launch_bounds__(kThreads)
       block_scale(kFirstCode, __reduce_max_sync(0xffffffffu, most_first));
   const std::uint8_t second_scale =
       block_scale(kSecondCode, __reduce_max_sync(0xffffffffu, most_second));
-  const unsigned first_keep = first_scale == kNoScale ? 0u : ~0u;
-  const unsigned second_keep = second_scale == kNoScale ? 0u : ~0u;
+  const unsigned first_from = static_cast<unsigned>(first_scale) << 23;
+  const unsigned second_from = static_cast<unsigned>(second_scale) << 23;
 #pragma unroll
   for (int k = 0; k < kPerThread; ++k) {
     const unsigned random = dice.roll(index(k));
-    first.at[k] = static_cast<std::uint8_t>(encoded_first<Scalar>(
-        m[k], static_cast<unsigned>(first_scale) << 23, first_keep, random));
-    second.at[k] = static_cast<std::uint8_t>(encoded_second<Scalar>(
-        v[k], static_cast<unsigned>(second_scale) << 23, second_keep, random));
+    const unsigned first_code = encoded_first<Scalar>(m[k], first_from, random);
+    const unsigned second_code = encoded_second<Scalar>(v[k], second_from, random);
+    first.at[k] = static_cast<std::uint8_t>(first_scale == kNoScale ? 0 : first_code);
+    second.at[k] = static_cast<std::uint8_t>(second_scale == kNoScale ? 0 : second_code);
   }
   if (lane == 0) {
     scales[2 * block] = first_scale;
