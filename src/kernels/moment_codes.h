@@ -30,15 +30,37 @@ constexpr RoundingKey rounding_key(std::uint64_t step_key, std::uint64_t tensor_
 inline constexpr std::uint32_t kElementFactor = 0x9e3779b1u;
 inline constexpr std::uint32_t kMiddleFactor = 0x2c1b3c6du;
 
-// 32 random bits for an element of a tensor, by the low 32 bits of its index. The first moment
-// rounds with the highest of them, the second with the lowest. Cheap on purpose: one multiplication
-// a vector, as that with kElementFactor is a sum from one vector to the next.
+// 32 random bits for two elements of a tensor that lie 64 apart, by the low 32 bits of the first's
+// index. Cheap on purpose: one multiplication for two vectors, as that with kElementFactor is a sum
+// from one vector to the next.
 constexpr std::uint32_t random_bits(RoundingKey key, std::int64_t element) {
-  std::uint32_t x = static_cast<std::uint32_t>(element) * kElementFactor + key.start;
-  x ^= x >> 16;
-  x = (x ^ key.middle) * kMiddleFactor;
-  return x ^ (x >> 16);
+  const auto first_of_two = static_cast<std::uint32_t>(element) & ~64u;
+  std::uint32_t x = first_of_two * kElementFactor + key.start;
+  x ^= x >> 16 ^ key.middle;
+  x *= kMiddleFactor;
+  return x ^ x >> 16;
 }
+
+// The `count` bits that an element's moment rounds with. The first moment takes the highest and the
+// second the lowest, in the second of the two elements the other way round: bits are shared by
+// different moments of different elements alone.
+constexpr std::uint32_t highest_bits(std::uint32_t bits, int count) { return bits >> (32 - count); }
+constexpr std::uint32_t lowest_bits(std::uint32_t bits, int count) {
+  return bits & ((1u << count) - 1);
+}
+struct ElementDice {
+  std::uint32_t bits = 0;
+  bool second_of_two = false;
+
+  constexpr ElementDice(RoundingKey key, std::int64_t element)
+      : bits(random_bits(key, element)), second_of_two((element & 64) != 0) {}
+  constexpr std::uint32_t first(int count) const {
+    return second_of_two ? lowest_bits(bits, count) : highest_bits(bits, count);
+  }
+  constexpr std::uint32_t second(int count) const {
+    return second_of_two ? highest_bits(bits, count) : lowest_bits(bits, count);
+  }
+};
 
 // `random` has 16 bits. Finite stays finite, infinities and NaN stay what they are.
 constexpr bf16 round_at_random(float value, std::uint32_t random) {
@@ -68,13 +90,19 @@ inline constexpr BlockCode kFirstCode{19, 7};
 // noise is what the root of (step / 2) makes of it, whatever beta2 is.
 inline constexpr BlockCode kSecondCode{20, 31};
 
+// Where a block keeps the code of its i-th element: word w of its 32 holds the elements 2 w, 2 w + 1,
+// 2 w + 64 and 2 w + 65. So codes fall into lanes as pairs of bf16 weights do, by shifts alone.
+constexpr std::int64_t code_index(std::int64_t i) { return i % 64 / 2 * 4 + i / 64 * 2 + i % 2; }
+
 inline constexpr std::uint8_t kNoScale = 255;  // the block has no numbers: all of it is NaN
 
-// c's exponent for a block whose largest magnitude has these bits. Leaves room to round it up.
+// c's exponent for a block whose largest magnitude has these bits (but for the sign). Leaves room to
+// round it up, and keeps the smallest step of a second moment from being a denormal.
 constexpr std::uint8_t block_scale(BlockCode code, std::uint32_t largest_bits) {
-  const auto exponent = static_cast<int>((largest_bits + (2u << code.dropped)) >> 23);
+  const std::uint32_t magnitude = largest_bits & 0x7fffffffu;
+  const auto exponent = static_cast<int>((magnitude + (2u << code.dropped)) >> 23);
   if (exponent >= 255) return kNoScale;  // infinite, NaN, or above 1.7 * 2^127
-  return static_cast<std::uint8_t>(std::max(exponent - code.octaves, 1));
+  return static_cast<std::uint8_t>(std::max(exponent - code.octaves, 4));
 }
 
 // The power of two a block counts from. Scale 0 is that of memory filled with zeros: it is 0.
@@ -101,8 +129,7 @@ constexpr float decode_magnitude(BlockCode code, std::uint32_t stored, std::uint
 constexpr std::uint8_t encode_first(float m, std::uint8_t scale, std::uint32_t random) {
   const auto bits = std::bit_cast<std::uint32_t>(m);
   const float magnitude = std::bit_cast<float>(bits & 0x7fffffffu);
-  const std::uint32_t code =
-      encode_magnitude(kFirstCode, magnitude, scale, random >> (32 - kFirstCode.dropped));
+  const std::uint32_t code = encode_magnitude(kFirstCode, magnitude, scale, random);
   const std::uint32_t sign = scale == kNoScale ? 0 : bits >> 31 << 7;
   return static_cast<std::uint8_t>(code | sign);
 }
@@ -112,12 +139,11 @@ constexpr float decode_first(std::uint8_t stored, std::uint8_t scale) {
   return (stored & 0x80u) != 0 && magnitude != 0 ? -magnitude : magnitude;  // zero has no sign
 }
 
-// A second moment that is not zero never becomes zero: the step divides by its root.
+// A second moment is never stored as zero, as the step divides by its root, but as 2^-34 of the
+// block's largest or more. Zeros become that too, which changes nothing: their first moment is zero.
 constexpr std::uint8_t encode_second(float v, std::uint8_t scale, std::uint32_t random) {
   if (scale == kNoScale) return 0;
-  const std::uint32_t code =
-      encode_magnitude(kSecondCode, v, scale, random & ((1u << kSecondCode.dropped) - 1));
-  return static_cast<std::uint8_t>(std::max(code, std::min(std::bit_cast<std::uint32_t>(v), 1u)));
+  return static_cast<std::uint8_t>(std::max(encode_magnitude(kSecondCode, v, scale, random), 1u));
 }
 
 constexpr float decode_second(std::uint8_t stored, std::uint8_t scale) {

@@ -39,10 +39,10 @@ inline void check_span(const StateSpan& span, const Step& step) {
     throw ConfigError(fmt::format("optimizer ops: the {} format {} scales", name_of(span.format),
                                   span.scales == nullptr ? "needs" : "takes no"));
   }
-  if (span.format == StateFormat::int8 && span.first_element % kStateBlock != 0) {
-    throw ConfigError(fmt::format("optimizer ops: an int8 span starts at element {} of its tensor, "
-                                  "expected a multiple of {}",
-                                  span.first_element, kStateBlock));
+  if (span.format != StateFormat::exact && span.first_element % kStateBlock != 0) {
+    throw ConfigError(fmt::format("optimizer ops: a span of the {} format starts at element {} of "
+                                  "its tensor, expected a multiple of {}",
+                                  name_of(span.format), span.first_element, kStateBlock));
   }
 }
 

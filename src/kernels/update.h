@@ -103,16 +103,22 @@ constexpr std::string_view name_of(StateFormat format) {
   return "?";
 }
 
-constexpr std::int64_t moment_bytes(StateFormat format) {
-  return format == StateFormat::exact ? 4 : format == StateFormat::bf16 ? 2 : 1;
-}
-
 // int8: so many elements of one tensor, counted from its start, share a scale; never those of a
-// chunk. Cuts of the norm's blocks cut none of these.
+// chunk. Cuts between the norm's blocks cut none of these.
 inline constexpr std::int64_t kStateBlock = 128;
 
 constexpr std::int64_t state_blocks(std::int64_t count) {
   return (count + kStateBlock - 1) / kStateBlock;
+}
+
+// Of one element of a moment.
+constexpr std::int64_t moment_bytes(StateFormat format) {
+  return format == StateFormat::exact ? 4 : format == StateFormat::bf16 ? 2 : 1;
+}
+// Of a moment's plane: int8 has whole blocks.
+constexpr std::int64_t moment_plane_bytes(StateFormat format, std::int64_t count) {
+  return format == StateFormat::int8 ? state_blocks(count) * kStateBlock
+                                     : moment_bytes(format) * count;
 }
 
 // `count` parameters of one tensor in a row, with all their planes. With bf16 weights the master is
@@ -123,19 +129,19 @@ struct StateSpan {
   DType weight_type = DType::bf16;
   std::int16_t* low = nullptr;
   StateFormat format = StateFormat::exact;
-  void* first = nullptr;           // exact: float, bf16: bf16, int8: a byte
+  void* first = nullptr;           // exact: float, bf16: bf16, int8: bytes of whole blocks
   void* second = nullptr;          // as first; null where the rule keeps one moment
   std::uint8_t* scales = nullptr;  // int8 only: of each block the first moment's, then the second's
   const void* gradient = nullptr;
   DType gradient_type = DType::bf16;
   std::int64_t count = 0;
   // Who the elements are, for random numbers and blocks: the tensor's own key and the index of the
-  // first of them in it. With int8 that is a block's first.
+  // first of them in it. In the compact formats that is a block's first.
   std::uint64_t tensor_key = 0;
   std::int64_t first_element = 0;
 };
 
-// `count` of the span's parameters, from `start` on; with int8 a block starts there.
+// `count` of the span's parameters, from `start` on; in the compact formats a block starts there.
 inline StateSpan part_of(const StateSpan& span, std::int64_t start, std::int64_t count) {
   const auto move = [&](auto*& plane, std::int64_t bytes) {
     using Plane = std::remove_reference_t<decltype(plane)>;

@@ -68,56 +68,77 @@ EBB_ARITHMETIC void apply(const AdagradStep& s, typename A::Number& p, typename 
 // The rest of random_bits(), from element * kElementFactor + key.start on.
 template <class A>
 EBB_ARITHMETIC typename A::Word scramble(typename A::Word x, std::uint32_t middle) {
-  x = A::bit_xor(A::bit_xor(x, A::template shift_right<16>(x)), A::word(middle));
+  x = A::bit_xor(x, A::bit_xor(A::template shift_right<16>(x), A::word(middle)));
   x = A::mul(x, A::word(kMiddleFactor));
   return A::bit_xor(x, A::template shift_right<16>(x));
 }
 
-// round_at_random() of what arithmetic made: its NaN keep their mark in the high half. What has no
-// finite neighbour above is cut off.
+// round_at_random() of what arithmetic made, whose NaN have their mark in the high half: the high
+// half is the result. What has no finite neighbour above is cut off.
 template <class A>
-EBB_ARITHMETIC typename A::Word rounded_high_half(typename A::Number value,
-                                                  typename A::Word random) {
+EBB_ARITHMETIC typename A::Word rounded_bits(typename A::Number value, typename A::Word random) {
   const auto bits = A::bits(value);
   const auto magnitude = A::bit_and(bits, A::word(0x7fffffffu));
-  const auto addend = A::zero_unless_below(magnitude, A::word(0x7f7f0000u), random);
-  return A::template shift_right<16>(A::add(bits, addend));
+  return A::add(bits, A::zero_unless_below(magnitude, A::word(0x7f7f0000u), random));
 }
 
-// `floor` has the bits of the block's power of two, `code` its sign in all of its high bits.
-template <class A>
-EBB_ARITHMETIC typename A::Number decoded_first(typename A::Word code, typename A::Word floor) {
+// Int8 codes where they are shortest to reach: of the first moment with the magnitude in the bits
+// that it has in a float, the sign beside it; of the second likewise. `floor` has the bits of the
+// block's power of two.
+template <class A, int kBits>
+EBB_ARITHMETIC typename A::Word moved_left(typename A::Word x) {
+  if constexpr (kBits >= 0) {
+    return A::template shift_left<kBits>(x);
+  } else {
+    return A::template shift_right<-kBits>(x);
+  }
+}
+
+// From byte kByte of a word.
+template <class A, int kByte>
+EBB_ARITHMETIC typename A::Number decoded_first(typename A::Word word, typename A::Word floor) {
   constexpr std::uint32_t kMagnitude = 0x7fu << kFirstCode.dropped;
-  const auto shifted = A::template shift_left<kFirstCode.dropped>(code);
-  const auto sum = A::add(A::bit_and(shifted, A::word(0x80000000u | kMagnitude)), floor);
-  const auto signed_floor = A::bit_or(A::bit_and(shifted, A::word(0x80000000u)), floor);
+  const auto top = A::template shift_left<24 - 8 * kByte>(word);
+  const auto spread = A::template shift_right_signed<24 - kFirstCode.dropped>(top);
+  const auto sum = A::add(A::bit_and(spread, A::word(0x80000000u | kMagnitude)), floor);
+  const auto signed_floor = A::bit_or(A::bit_and(spread, A::word(0x80000000u)), floor);
   return A::sub(A::from_bits(sum), A::from_bits(signed_floor));
 }
 
-template <class A>
-EBB_ARITHMETIC typename A::Number decoded_second(typename A::Word code, typename A::Word floor) {
-  const auto sum = A::add(A::template shift_left<kSecondCode.dropped>(code), floor);
-  return A::sub(A::from_bits(sum), A::from_bits(floor));
+template <class A, int kByte>
+EBB_ARITHMETIC typename A::Number decoded_second(typename A::Word word, typename A::Word floor) {
+  constexpr int kDropped = kSecondCode.dropped;
+  const auto code = A::bit_and(moved_left<A, kDropped - 8 * kByte>(word), A::word(0xffu << kDropped));
+  return A::sub(A::from_bits(A::add(code, floor)), A::from_bits(floor));
 }
 
-// The low 8 bits are the code. Blocks that have no scale are the caller's.
-template <class A>
+// To byte kByte of a word; the others are anything. `random` has as many bits as are dropped. Blocks
+// that have no scale are the caller's.
+template <class A, int kByte>
 EBB_ARITHMETIC typename A::Word encoded_first(typename A::Number m, typename A::Word floor,
                                               typename A::Word random) {
   constexpr int kDropped = kFirstCode.dropped;
-  const auto bits = A::bits(m);
-  const auto signed_floor = A::bit_or(A::bit_and(bits, A::word(0x80000000u)), floor);
-  const auto above = A::sub(A::bits(A::add(m, A::from_bits(signed_floor))), floor);
-  const auto rounded = A::add(above, A::template shift_right<32 - kDropped>(random));
-  const auto sign = A::bit_and(A::template shift_right<24>(bits), A::word(0x80u));
-  return A::bit_or(A::template shift_right<kDropped>(rounded), sign);
+  const auto signed_floor = A::with_sign(A::from_bits(floor), m);
+  const auto above = A::sub(A::bits(A::add(m, signed_floor)), A::bits(signed_floor));
+  const auto sign = A::bit_and(A::template shift_right<24 - kDropped>(A::bits(m)),
+                               A::word(0x80u << kDropped));
+  return moved_left<A, 8 * kByte - kDropped>(A::bit_or(A::add(above, random), sign));
 }
 
-template <class A>
+template <class A, int kByte>
 EBB_ARITHMETIC typename A::Word encoded_second(typename A::Number v, typename A::Word floor,
                                                typename A::Word random) {
   constexpr int kDropped = kSecondCode.dropped;
   const auto above = A::sub(A::bits(A::add(v, A::from_bits(floor))), floor);
-  const auto rounded = A::add(above, A::bit_and(random, A::word((1u << kDropped) - 1)));
-  return A::max(A::template shift_right<kDropped>(rounded), A::min(A::bits(v), A::word(1u)));
+  const auto rounded = A::max(A::add(above, random), A::word(1u << kDropped));
+  return moved_left<A, 8 * kByte - kDropped>(rounded);
+}
+
+// The bytes of the four, each from where it was encoded.
+template <class A>
+EBB_ARITHMETIC typename A::Word gathered(typename A::Word a, typename A::Word b,
+                                         typename A::Word c, typename A::Word d) {
+  const auto low = A::select(A::word(0xffu), a, b);
+  const auto high = A::select(A::word(0xff0000u), c, d);
+  return A::select(A::word(0xffffu), low, high);
 }

@@ -12,14 +12,20 @@ namespace {
 using kernels::StateFormat;
 using kernels::StateSpan;
 
-// In place of random bits: half of what is dropped, of the first moment and of the second.
-constexpr std::uint32_t kHalfOfBf16 = 0x8000u;
-constexpr std::uint32_t kHalfOfInt8 =
-    1u << 31 | 1u << (kernels::kSecondCode.dropped - 1);
+// In place of random bits: half of what is dropped.
+constexpr std::uint32_t kHalfOfBf16 = 1u << 15;
+constexpr std::uint32_t kHalfOfFirst = 1u << (kernels::kFirstCode.dropped - 1);
+constexpr std::uint32_t kHalfOfSecond = 1u << (kernels::kSecondCode.dropped - 1);
 
 void copy_floats(void* to, const void* from, std::int64_t count) {
   if (to == nullptr || from == nullptr) return;
   std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+// Where the span's planes have the code of its i-th element.
+std::int64_t code_of(std::int64_t i) {
+  const std::int64_t in_block = i % kernels::kStateBlock;
+  return i - in_block + kernels::code_index(in_block);
 }
 
 std::uint32_t largest(const float* values, std::int64_t count) {
@@ -47,8 +53,10 @@ void widen_moments(const StateSpan& from, float* first, float* second) {
   }
   for (std::int64_t i = 0; i < from.count; ++i) {
     const std::uint8_t* scales = from.scales + i / kernels::kStateBlock * 2;
-    first[i] = kernels::decode_first(static_cast<const std::uint8_t*>(from.first)[i], scales[0]);
-    second[i] = kernels::decode_second(static_cast<const std::uint8_t*>(from.second)[i], scales[1]);
+    first[i] = kernels::decode_first(static_cast<const std::uint8_t*>(from.first)[code_of(i)],
+                                     scales[0]);
+    second[i] = kernels::decode_second(static_cast<const std::uint8_t*>(from.second)[code_of(i)],
+                                       scales[1]);
   }
 }
 
@@ -71,10 +79,10 @@ void narrow_moments(const float* first, const float* second, const StateSpan& to
     scales[0] = kernels::block_scale(kernels::kFirstCode, largest(first + start, length));
     scales[1] = kernels::block_scale(kernels::kSecondCode, largest(second + start, length));
     for (std::int64_t i = start; i < start + length; ++i) {
-      static_cast<std::uint8_t*>(to.first)[i] =
-          kernels::encode_first(first[i], scales[0], kHalfOfInt8);
-      static_cast<std::uint8_t*>(to.second)[i] =
-          kernels::encode_second(second[i], scales[1], kHalfOfInt8);
+      static_cast<std::uint8_t*>(to.first)[code_of(i)] =
+          kernels::encode_first(first[i], scales[0], kHalfOfFirst);
+      static_cast<std::uint8_t*>(to.second)[code_of(i)] =
+          kernels::encode_second(second[i], scales[1], kHalfOfSecond);
     }
   }
 }

@@ -46,7 +46,7 @@ constexpr PlaneOffsets plane_offsets(const StateKind& kind, std::int64_t count) 
     at.end = start + bytes;
     return start;
   };
-  const Bytes moment = kernels::moment_bytes(kind.format) * count;
+  const Bytes moment = kernels::moment_plane_bytes(kind.format, count);
   at.low = next(kind.weight_type == DType::bf16 ? 2 * count : 0);
   at.first = next(moment);
   at.second = next(kind.moments == 2 ? moment : 0);

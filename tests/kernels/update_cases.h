@@ -112,8 +112,8 @@ struct State {
         low(DType::bf16, shape.count, shape.offset),
         first(moment_type(), moment_count(), shape.offset),
         second(moment_type(), moment_count(), shape.offset),
-        first_codes(shape.count, shape.offset),
-        second_codes(shape.count, shape.offset),
+        first_codes(moment_plane_bytes(StateFormat::int8, shape.count), shape.offset),
+        second_codes(moment_plane_bytes(StateFormat::int8, shape.count), shape.offset),
         scales(2 * state_blocks(shape.count), shape.offset) {
     fill(weight, shape.numbers, seed, 1, 1.0);
     low.fill(seed, 2, 1.0);  // any 16 bits are a low half

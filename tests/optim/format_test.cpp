@@ -20,7 +20,7 @@ static_assert(state_bytes(kExact, 1) == 64 + 64 + 4);
 static_assert(state_bytes({StateFormat::exact, DType::f32}, 1) == 64 + 4);
 static_assert(state_bytes(kExact, 1 << 20) == 10 << 20);
 static_assert(state_bytes(kExact, std::int64_t{1} << 33) == std::int64_t{10} << 33);
-static_assert(state_bytes(kInt8, 1) == 64 + 64 + 64 + 2);
+static_assert(state_bytes(kInt8, 1) == 64 + 128 + 128 + 2);  // codes are whole blocks
 static_assert(state_bytes(kInt8, 1 << 20) == (4 << 20) + (2 << 13));
 
 // Planes are aligned, do not overlap and end where the piece ends.
@@ -50,8 +50,8 @@ TEST(StatePlanes, LieOneBehindTheOther) {
             ++planes_seen;
           };
           expect_next(at.low, 2 * count);
-          expect_next(at.first, kernels::moment_bytes(format) * count);
-          expect_next(at.second, kernels::moment_bytes(format) * count);
+          expect_next(at.first, kernels::moment_plane_bytes(format, count));
+          expect_next(at.second, kernels::moment_plane_bytes(format, count));
           expect_next(at.scales, moments * kernels::state_blocks(count));
           EXPECT_EQ(end, bytes) << count;
           EXPECT_EQ(planes_seen, 1 + (type == DType::bf16) + (moments == 2) +

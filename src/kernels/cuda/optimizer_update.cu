@@ -40,6 +40,10 @@ struct Scalar {
   static __device__ unsigned zero_unless_below(unsigned x, unsigned limit, unsigned a) {
     return x < limit ? a : 0;
   }
+  static __device__ unsigned select(unsigned mask, unsigned a, unsigned b) {
+    return (a & mask) | (b & ~mask);
+  }
+  static __device__ float with_sign(float magnitude, float a) { return copysignf(magnitude, a); }
   template <int kBits>
   static __device__ unsigned shift_left(unsigned a) {
     return a << kBits;
@@ -47,6 +51,10 @@ struct Scalar {
   template <int kBits>
   static __device__ unsigned shift_right(unsigned a) {
     return a >> kBits;
+  }
+  template <int kBits>
+  static __device__ unsigned shift_right_signed(unsigned a) {
+    return static_cast<unsigned>(static_cast<int>(a) >> kBits);
   }
 };
 
@@ -109,8 +117,16 @@ struct Dice {
       return {};
     }
   }
+  // Of the i-th of a span, which starts with a block.
   __device__ unsigned roll(std::int64_t i) const {
-    return scramble<Scalar>(static_cast<unsigned>(i) * kElementFactor + start, middle);
+    return scramble<Scalar>((static_cast<unsigned>(i) & ~64u) * kElementFactor + start, middle);
+  }
+  // What its moments round with.
+  __device__ static unsigned for_first(unsigned random, bool second_of_two, int bits) {
+    return second_of_two ? lowest_bits(random, bits) : highest_bits(random, bits);
+  }
+  __device__ static unsigned for_second(unsigned random, bool second_of_two, int bits) {
+    return for_first(random, !second_of_two, bits);
   }
 };
 
@@ -127,8 +143,11 @@ __device__ void update_element(W& weight, Half& low, T& first, T& second, G grad
     second = v;
   } else {
     const unsigned random = dice.roll(at);
-    first = static_cast<Half>(rounded_high_half<Scalar>(m, random >> 16));
-    second = static_cast<Half>(rounded_high_half<Scalar>(v, random & 0xffffu));
+    const bool second_of_two = (at & 64) != 0;
+    const unsigned first_random = Dice::for_first(random, second_of_two, 16);
+    const unsigned second_random = Dice::for_second(random, second_of_two, 16);
+    first = static_cast<Half>(rounded_bits<Scalar>(m, first_random) >> 16);
+    second = static_cast<Half>(rounded_bits<Scalar>(v, second_random) >> 16);
   }
 }
 
@@ -177,11 +196,69 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 constexpr int kWarp = 32;
-constexpr int kPerThread = kStateBlock / kWarp;
-static_assert(kPerThread == kVector);
 
-// The int8 format: a warp a block. Whole blocks of aligned planes are read as vectors, others
-// element by element; elements that are not there count as zeros.
+template <class T>
+struct alignas(2 * sizeof(T)) Two {
+  T at[2];
+};
+
+// The parameters of a warp's thread in a block: those whose codes are in word `lane` (code_index).
+// Two neighbours at a time come as one where the plane is aligned for that; of a block that is not
+// whole, elements that are not there count as zeros.
+struct Four {
+  std::int64_t start;  // of the block
+  std::int64_t count;  // of the span
+  int lane;
+  bool vectors;
+
+  __device__ std::int64_t index(int k) const { return start + k / 2 * 64 + 2 * lane + k % 2; }
+
+  template <class T>
+  __device__ void load(const T* plane, T (&to)[4]) const {
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+      if (vectors) {
+        const Two<T> two = *reinterpret_cast<const Two<T>*>(plane + index(k));
+        to[k] = two.at[0];
+        to[k + 1] = two.at[1];
+      } else {
+        to[k] = index(k) < count ? plane[index(k)] : T{};
+        to[k + 1] = index(k + 1) < count ? plane[index(k + 1)] : T{};
+      }
+    }
+  }
+  template <class T>
+  __device__ void store(T* plane, const T (&from)[4]) const {
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+      if (vectors) {
+        *reinterpret_cast<Two<T>*>(plane + index(k)) = {from[k], from[k + 1]};
+      } else {
+        if (index(k) < count) plane[index(k)] = from[k];
+        if (index(k + 1) < count) plane[index(k + 1)] = from[k + 1];
+      }
+    }
+  }
+  // Their codes, which need not be aligned.
+  __device__ unsigned load_codes(const std::uint8_t* plane) const {
+    const std::uint8_t* at = plane + start + 4 * lane;
+    if (vectors) return *reinterpret_cast<const unsigned*>(at);
+    return at[0] | at[1] << 8 | at[2] << 16 | static_cast<unsigned>(at[3]) << 24;
+  }
+  __device__ void store_codes(std::uint8_t* plane, unsigned word) const {
+    std::uint8_t* at = plane + start + 4 * lane;
+    if (vectors) {
+      *reinterpret_cast<unsigned*>(at) = word;
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (index(k) < count) at[k] = static_cast<std::uint8_t>(word >> 8 * k);
+    }
+  }
+};
+
+// The int8 format: a warp a block, a thread a word of codes.
 template <class W, class G>
 __global__ void __launch_bounds__(kThreads)
     update_int8_kernel(Planes<W, G, std::uint8_t> planes, std::uint8_t* scales, std::int64_t count,
@@ -191,49 +268,38 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t block = thread_index() / kWarp;
   const std::int64_t start = block * kStateBlock;
   if (now.apply == 0 || start >= count) return;  // a warp as one
-  const int lane = threadIdx.x % kWarp;
-  const bool vectors = aligned && start + kStateBlock <= count;
-  const auto index = [&](int k) {
-    return start + (vectors ? lane * kPerThread + k : lane + k * kWarp);
-  };
-  Vector<W> weight{};
-  Vector<Half> low{};
-  Vector<std::uint8_t> first{};
-  Vector<std::uint8_t> second{};
-  Vector<G> gradient{};
-  if (vectors) {
-    weight = load(planes.weight, index(0));
-    if constexpr (kSplit) low = load(planes.low, index(0));
-    first = load(planes.first, index(0));
-    second = load(planes.second, index(0));
-    gradient = load(planes.gradient, index(0));
-  } else {
-#pragma unroll
-    for (int k = 0; k < kPerThread; ++k) {
-      if (index(k) >= count) continue;
-      weight.at[k] = planes.weight[index(k)];
-      if constexpr (kSplit) low.at[k] = planes.low[index(k)];
-      first.at[k] = planes.first[index(k)];
-      second.at[k] = planes.second[index(k)];
-      gradient.at[k] = planes.gradient[index(k)];
-    }
-  }
+  const Four four{start, count, static_cast<int>(threadIdx.x) % kWarp,
+                  aligned && start + kStateBlock <= count};
+  W weight[4];
+  Half low[4] = {};
+  G gradient[4];
+  four.load(planes.weight, weight);
+  if constexpr (kSplit) four.load(planes.low, low);
+  four.load(planes.gradient, gradient);
+  const unsigned firsts = four.load_codes(planes.first);
+  const unsigned seconds = four.load_codes(planes.second);
   const unsigned first_floor = static_cast<unsigned>(scales[2 * block]) << 23;
   const unsigned second_floor = static_cast<unsigned>(scales[2 * block + 1]) << 23;
-  float m[kPerThread];
-  float v[kPerThread];
+  float m[4] = {decoded_first<Scalar, 0>(firsts, first_floor),
+                decoded_first<Scalar, 1>(firsts, first_floor),
+                decoded_first<Scalar, 2>(firsts, first_floor),
+                decoded_first<Scalar, 3>(firsts, first_floor)};
+  float v[4] = {decoded_second<Scalar, 0>(seconds, second_floor),
+                decoded_second<Scalar, 1>(seconds, second_floor),
+                decoded_second<Scalar, 2>(seconds, second_floor),
+                decoded_second<Scalar, 3>(seconds, second_floor)};
   unsigned most_first = 0;
   unsigned most_second = 0;
 #pragma unroll
-  for (int k = 0; k < kPerThread; ++k) {
-    float p = load_master(weight.at[k], low.at[k]);
-    const int code = static_cast<std::int8_t>(first.at[k]);
-    m[k] = decoded_first<Scalar>(static_cast<unsigned>(code), first_floor);
-    v[k] = decoded_second<Scalar>(second.at[k], second_floor);
-    apply<Scalar>(step, p, __fmul_rn(widen(gradient.at[k]), now.gradient_scale), m[k], v[k]);
-    store_master(p, weight.at[k], low.at[k]);
+  for (int k = 0; k < 4; ++k) {
+    // Behind the span's end codes may be anything.
+    if (four.index(k) >= count) m[k] = v[k] = 0;
+    float p = load_master(weight[k], low[k]);
+    apply<Scalar>(step, p, __fmul_rn(widen(gradient[k]), now.gradient_scale), m[k], v[k]);
+    store_master(p, weight[k], low[k]);
+    if (four.index(k) >= count) continue;
     most_first = max(most_first, __float_as_uint(m[k]) & 0x7fffffffu);
-    most_second = max(most_second, __float_as_uint(v[k]) & 0x7fffffffu);
+    most_second = max(most_second, __float_as_uint(v[k]));
   }
   const std::uint8_t first_scale =
       block_scale(kFirstCode, __reduce_max_sync(0xffffffffu, most_first));
@@ -241,33 +307,32 @@ __global__ void __launch_bounds__(kThreads)
       block_scale(kSecondCode, __reduce_max_sync(0xffffffffu, most_second));
   const unsigned first_from = static_cast<unsigned>(first_scale) << 23;
   const unsigned second_from = static_cast<unsigned>(second_scale) << 23;
-#pragma unroll
-  for (int k = 0; k < kPerThread; ++k) {
-    const unsigned random = dice.roll(index(k));
-    const unsigned first_code = encoded_first<Scalar>(m[k], first_from, random);
-    const unsigned second_code = encoded_second<Scalar>(v[k], second_from, random);
-    first.at[k] = static_cast<std::uint8_t>(first_scale == kNoScale ? 0 : first_code);
-    second.at[k] = static_cast<std::uint8_t>(second_scale == kNoScale ? 0 : second_code);
-  }
-  if (lane == 0) {
+  const unsigned even = dice.roll(four.index(0));
+  const unsigned odd = dice.roll(four.index(1));
+  const auto first_random = [&](int k) {
+    return Dice::for_first(k % 2 == 0 ? even : odd, k >= 2, kFirstCode.dropped);
+  };
+  const auto second_random = [&](int k) {
+    return Dice::for_second(k % 2 == 0 ? even : odd, k >= 2, kSecondCode.dropped);
+  };
+  const unsigned first_codes =
+      gathered<Scalar>(encoded_first<Scalar, 0>(m[0], first_from, first_random(0)),
+                       encoded_first<Scalar, 1>(m[1], first_from, first_random(1)),
+                       encoded_first<Scalar, 2>(m[2], first_from, first_random(2)),
+                       encoded_first<Scalar, 3>(m[3], first_from, first_random(3)));
+  const unsigned second_codes =
+      gathered<Scalar>(encoded_second<Scalar, 0>(v[0], second_from, second_random(0)),
+                       encoded_second<Scalar, 1>(v[1], second_from, second_random(1)),
+                       encoded_second<Scalar, 2>(v[2], second_from, second_random(2)),
+                       encoded_second<Scalar, 3>(v[3], second_from, second_random(3)));
+  if (four.lane == 0) {
     scales[2 * block] = first_scale;
     scales[2 * block + 1] = second_scale;
   }
-  if (vectors) {
-    store(planes.weight, index(0), weight);
-    if constexpr (kSplit) store(planes.low, index(0), low);
-    store(planes.first, index(0), first);
-    store(planes.second, index(0), second);
-  } else {
-#pragma unroll
-    for (int k = 0; k < kPerThread; ++k) {
-      if (index(k) >= count) continue;
-      planes.weight[index(k)] = weight.at[k];
-      if constexpr (kSplit) planes.low[index(k)] = low.at[k];
-      planes.first[index(k)] = first.at[k];
-      planes.second[index(k)] = second.at[k];
-    }
-  }
+  four.store_codes(planes.first, first_scale == kNoScale ? 0 : first_codes);
+  four.store_codes(planes.second, second_scale == kNoScale ? 0 : second_codes);
+  four.store(planes.weight, weight);
+  if constexpr (kSplit) four.store(planes.low, low);
 }
 
 struct Launch {
@@ -281,7 +346,7 @@ struct Launch {
     const Split parts = planes.split(span.count);
     const Dice dice = Dice::of(span, step);
     if constexpr (sizeof(T) == 1) {
-      const bool aligned = parts.vectors > 0 && parts.head == 0;
+      const bool aligned = parts.vectors > 0 && parts.head == 0;  // to four elements, codes too
       const std::int64_t threads = state_blocks(span.count) * kWarp;
       update_int8_kernel<<<grid_for(threads, kThreads), kThreads, 0, stream>>>(
           planes, span.scales, span.count, aligned, step, dice, scale);

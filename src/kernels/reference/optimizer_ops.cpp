@@ -105,17 +105,14 @@ void update_bf16(const StateSpan& span, const Step& step, float scale, RoundingK
   for (std::int64_t i = 0; i < span.count; ++i) {
     Parameter at{0, to_float(first[i]), to_float(second[i])};
     step_element(span, step, scale, i, at);
-    const std::uint32_t random = random_bits(key, span.first_element + i);
-    first[i] = round_at_random(at.m, random >> 16);
-    second[i] = round_at_random(at.v, random & 0xffffu);
+    const ElementDice dice(key, span.first_element + i);
+    first[i] = round_at_random(at.m, dice.first(16));
+    second[i] = round_at_random(at.v, dice.second(16));
   }
 }
 
-std::uint32_t magnitude_bits(float value) {
-  return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;
-}
-
 // A block is updated as a whole before it is stored: its new scales are those of its new largest.
+// Codes of elements behind the span's last are left as they are.
 void update_int8(const StateSpan& span, const Step& step, float scale, RoundingKey key) {
   auto* first = static_cast<std::uint8_t*>(span.first);
   auto* second = static_cast<std::uint8_t*>(span.second);
@@ -127,18 +124,20 @@ void update_int8(const StateSpan& span, const Step& step, float scale, RoundingK
     std::uint32_t largest_second = 0;
     for (std::int64_t i = start; i < end; ++i) {
       Parameter& at = block[i - start];
-      at.m = decode_first(first[i], scales[0]);
-      at.v = decode_second(second[i], scales[1]);
+      at.m = decode_first(first[start + code_index(i - start)], scales[0]);
+      at.v = decode_second(second[start + code_index(i - start)], scales[1]);
       step_element(span, step, scale, i, at);
-      largest_first = std::max(largest_first, magnitude_bits(at.m));
-      largest_second = std::max(largest_second, magnitude_bits(at.v));
+      largest_first = std::max(largest_first, std::bit_cast<std::uint32_t>(std::abs(at.m)));
+      largest_second = std::max(largest_second, std::bit_cast<std::uint32_t>(at.v));
     }
     scales[0] = block_scale(kFirstCode, largest_first);
     scales[1] = block_scale(kSecondCode, largest_second);
     for (std::int64_t i = start; i < end; ++i) {
-      const std::uint32_t random = random_bits(key, span.first_element + i);
-      first[i] = encode_first(block[i - start].m, scales[0], random);
-      second[i] = encode_second(block[i - start].v, scales[1], random);
+      const Parameter& at = block[i - start];
+      const ElementDice dice(key, span.first_element + i);
+      const std::int64_t code = start + code_index(i - start);
+      first[code] = encode_first(at.m, scales[0], dice.first(kFirstCode.dropped));
+      second[code] = encode_second(at.v, scales[1], dice.second(kSecondCode.dropped));
     }
   }
 }
