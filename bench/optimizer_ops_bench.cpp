@@ -1,8 +1,8 @@
 // The optimizer's speed on this machine, beside ceilings for the same mix of bytes and the same
 // threads, measured in the same run: the best of a few loops that read and write as many bytes of
-// as many arrays in place, read the gradient's bytes besides, and compute nothing worth speaking of.
-// Bytes are those that must move: for the update with bf16 weights and gradients, 4 a parameter of
-// master and the moments' read and written, and 2 of gradient read. "of ceiling" is the share.
+// as many arrays in place, read the gradient's bytes besides, and compute nothing worth speaking
+// of. Bytes are those that must move: for the update with bf16 weights and gradients, 4 a parameter
+// of master and the moments' read and written, and 2 of gradient read. "of ceiling" is the share.
 // EBB_ISA forces an instruction set.
 #include <benchmark/benchmark.h>
 
@@ -81,7 +81,8 @@ struct Ceiling {
         for (std::int64_t i = 0; i < kRun / 4; ++i) seen += g[i];
         for (auto& plane : planes) {
           const auto words = static_cast<std::int64_t>(plane.size()) * kRun / kParameters;
-          std::uint64_t* at = plane.data() + static_cast<std::int64_t>(plane.size()) * p / kParameters;
+          std::uint64_t* at =
+              plane.data() + static_cast<std::int64_t>(plane.size()) * p / kParameters;
           if (variant == Variant::prefetch) {
             for (std::int64_t i = 0; i < words; i += 8) __builtin_prefetch(at + 4 * words + i, 1);
           }

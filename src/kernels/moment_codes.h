@@ -90,14 +90,14 @@ inline constexpr BlockCode kFirstCode{19, 7};
 // noise is what the root of (step / 2) makes of it, whatever beta2 is.
 inline constexpr BlockCode kSecondCode{20, 31};
 
-// Where a block keeps the code of its i-th element: word w of its 32 holds the elements 2 w, 2 w + 1,
-// 2 w + 64 and 2 w + 65. So codes fall into lanes as pairs of bf16 weights do, by shifts alone.
+// Where a block keeps the code of its i-th element: word w of its 32 holds the elements 2 w, 2 w +
+// 1, 2 w + 64 and 2 w + 65. So codes fall into lanes as pairs of bf16 weights do, by shifts alone.
 constexpr std::int64_t code_index(std::int64_t i) { return i % 64 / 2 * 4 + i / 64 * 2 + i % 2; }
 
 inline constexpr std::uint8_t kNoScale = 255;  // the block has no numbers: all of it is NaN
 
-// c's exponent for a block whose largest magnitude has these bits (but for the sign). Leaves room to
-// round it up, and keeps the smallest step of a second moment from being a denormal.
+// c's exponent for a block whose largest magnitude has these bits (but for the sign). Leaves room
+// to round it up, and keeps the smallest step of a second moment from being a denormal.
 constexpr std::uint8_t block_scale(BlockCode code, std::uint32_t largest_bits) {
   const std::uint32_t magnitude = largest_bits & 0x7fffffffu;
   const auto exponent = static_cast<int>((magnitude + (2u << code.dropped)) >> 23);
@@ -140,7 +140,8 @@ constexpr float decode_first(std::uint8_t stored, std::uint8_t scale) {
 }
 
 // A second moment is never stored as zero, as the step divides by its root, but as 2^-34 of the
-// block's largest or more. Zeros become that too, which changes nothing: their first moment is zero.
+// block's largest or more. Zeros become that too, which changes nothing: their first moment is
+// zero.
 constexpr std::uint8_t encode_second(float v, std::uint8_t scale, std::uint32_t random) {
   if (scale == kNoScale) return 0;
   return static_cast<std::uint8_t>(std::max(encode_magnitude(kSecondCode, v, scale, random), 1u));

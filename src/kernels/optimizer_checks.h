@@ -21,9 +21,10 @@ inline void check_span(const StateSpan& span, const Step& step) {
   check_float_type(span.weight_type, "the weight");
   check_float_type(span.gradient_type, "the gradient");
   if (span.format != StateFormat::exact && !std::holds_alternative<AdamWStep>(step)) {
-    throw ConfigError(fmt::format("optimizer ops: the {} format is for AdamW; other rules keep "
-                                  "their moments exact",
-                                  name_of(span.format)));
+    throw ConfigError(
+        fmt::format("optimizer ops: the {} format is for AdamW; other rules keep "
+                    "their moments exact",
+                    name_of(span.format)));
   }
   if (span.count <= 0) return;
   if ((span.low != nullptr) != (span.weight_type == DType::bf16)) {
@@ -40,9 +41,10 @@ inline void check_span(const StateSpan& span, const Step& step) {
                                   span.scales == nullptr ? "needs" : "takes no"));
   }
   if (span.format != StateFormat::exact && span.first_element % kStateBlock != 0) {
-    throw ConfigError(fmt::format("optimizer ops: a span of the {} format starts at element {} of "
-                                  "its tensor, expected a multiple of {}",
-                                  name_of(span.format), span.first_element, kStateBlock));
+    throw ConfigError(
+        fmt::format("optimizer ops: a span of the {} format starts at element {} of "
+                    "its tensor, expected a multiple of {}",
+                    name_of(span.format), span.first_element, kStateBlock));
   }
 }
 

@@ -1,5 +1,5 @@
-// The rules and codes of the fast kernels, written once for vectors and for threads of a GPU. It has
-// no guard and no namespace of its own: whoever computes with it includes it in theirs, after
+// The rules and codes of the fast kernels, written once for vectors and for threads of a GPU. It
+// has no guard and no namespace of its own: whoever computes with it includes it in theirs, after
 // update.h and moment_codes.h, with EBB_ARITHMETIC defined as what marks their functions.
 //
 // A is the arithmetic: Number (fp32) and Word (32 bits), one or many at once, and the operations
@@ -7,8 +7,8 @@
 
 template <class A>
 EBB_ARITHMETIC void adam_moments(float beta1, float one_minus_beta1, float beta2,
-                                 float one_minus_beta2, typename A::Number g,
-                                 typename A::Number& m, typename A::Number& v) {
+                                 float one_minus_beta2, typename A::Number g, typename A::Number& m,
+                                 typename A::Number& v) {
   m = A::fma(A::number(beta1), m, A::mul(A::number(one_minus_beta1), g));
   v = A::fma(A::number(beta2), v, A::mul(A::number(one_minus_beta2), A::mul(g, g)));
 }
@@ -18,8 +18,7 @@ template <class A>
 EBB_ARITHMETIC typename A::Number adam_move(float inverse_root_correction2, float epsilon,
                                             float step_size, typename A::Number p,
                                             typename A::Number m, typename A::Number v) {
-  const auto d =
-      A::fma(A::sqrt(v), A::number(inverse_root_correction2), A::number(epsilon));
+  const auto d = A::fma(A::sqrt(v), A::number(inverse_root_correction2), A::number(epsilon));
   return A::fma(A::number(-step_size), A::div(m, d), p);
 }
 
@@ -108,20 +107,21 @@ EBB_ARITHMETIC typename A::Number decoded_first(typename A::Word word, typename 
 template <class A, int kByte>
 EBB_ARITHMETIC typename A::Number decoded_second(typename A::Word word, typename A::Word floor) {
   constexpr int kDropped = kSecondCode.dropped;
-  const auto code = A::bit_and(moved_left<A, kDropped - 8 * kByte>(word), A::word(0xffu << kDropped));
+  const auto code =
+      A::bit_and(moved_left<A, kDropped - 8 * kByte>(word), A::word(0xffu << kDropped));
   return A::sub(A::from_bits(A::add(code, floor)), A::from_bits(floor));
 }
 
-// To byte kByte of a word; the others are anything. `random` has as many bits as are dropped. Blocks
-// that have no scale are the caller's.
+// To byte kByte of a word; the others are anything. `random` has as many bits as are dropped.
+// Blocks that have no scale are the caller's.
 template <class A, int kByte>
 EBB_ARITHMETIC typename A::Word encoded_first(typename A::Number m, typename A::Word floor,
                                               typename A::Word random) {
   constexpr int kDropped = kFirstCode.dropped;
   const auto signed_floor = A::with_sign(A::from_bits(floor), m);
   const auto above = A::sub(A::bits(A::add(m, signed_floor)), A::bits(signed_floor));
-  const auto sign = A::bit_and(A::template shift_right<24 - kDropped>(A::bits(m)),
-                               A::word(0x80u << kDropped));
+  const auto sign =
+      A::bit_and(A::template shift_right<24 - kDropped>(A::bits(m)), A::word(0x80u << kDropped));
   return moved_left<A, 8 * kByte - kDropped>(A::bit_or(A::add(above, random), sign));
 }
 
@@ -136,8 +136,8 @@ EBB_ARITHMETIC typename A::Word encoded_second(typename A::Number v, typename A:
 
 // The bytes of the four, each from where it was encoded.
 template <class A>
-EBB_ARITHMETIC typename A::Word gathered(typename A::Word a, typename A::Word b,
-                                         typename A::Word c, typename A::Word d) {
+EBB_ARITHMETIC typename A::Word gathered(typename A::Word a, typename A::Word b, typename A::Word c,
+                                         typename A::Word d) {
   const auto low = A::select(A::word(0xffu), a, b);
   const auto high = A::select(A::word(0xff0000u), c, d);
   return A::select(A::word(0xffffu), low, high);

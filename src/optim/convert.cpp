@@ -53,8 +53,8 @@ void widen_moments(const StateSpan& from, float* first, float* second) {
   }
   for (std::int64_t i = 0; i < from.count; ++i) {
     const std::uint8_t* scales = from.scales + i / kernels::kStateBlock * 2;
-    first[i] = kernels::decode_first(static_cast<const std::uint8_t*>(from.first)[code_of(i)],
-                                     scales[0]);
+    first[i] =
+        kernels::decode_first(static_cast<const std::uint8_t*>(from.first)[code_of(i)], scales[0]);
     second[i] = kernels::decode_second(static_cast<const std::uint8_t*>(from.second)[code_of(i)],
                                        scales[1]);
   }

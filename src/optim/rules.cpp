@@ -120,7 +120,8 @@ std::string_view name_of(const Rule& rule) {
 
 Rule parse_rule(std::string_view text) {
   std::string names;
-  for (const Rule& rule : {Rule(AdamW{}), Rule(Adam{}), Rule(Lion{}), Rule(Sgd{}), Rule(Adagrad{})}) {
+  for (const Rule& rule :
+       {Rule(AdamW{}), Rule(Adam{}), Rule(Lion{}), Rule(Sgd{}), Rule(Adagrad{})}) {
     if (text == name_of(rule)) return rule;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(rule));
   }

@@ -286,9 +286,7 @@ TEST_F(GpuOptimizer, SumsEqualTheReference) {
       Array found = expected;
       Copy gpu_gradient(*this, gradient), sum(*this, found);
       ReferenceOptimizerOps().add_gradient(expected.as<float>(), gradient.data(), type, count);
-      run([&] {
-        ops_.add_gradient(sum.as<float>(), gpu_gradient.data(), type, count);
-      });
+      run([&] { ops_.add_gradient(sum.as<float>(), gpu_gradient.data(), type, count); });
       sum.download();
       ASSERT_EQ(difference(expected, found), "") << name_of(type) << ", " << count << " elements";
     }
@@ -307,9 +305,7 @@ TEST_F(GpuOptimizer, FinishedGradientsEqualTheReference) {
         Array found = expected;
         Copy gpu_sum(*this, sum), gradient(*this, found);
         ReferenceOptimizerOps().finish_gradient(expected.data(), type, sum.data(), sum_type, count);
-        run([&] {
-          ops_.finish_gradient(gradient.data(), type, gpu_sum.data(), sum_type, count);
-        });
+        run([&] { ops_.finish_gradient(gradient.data(), type, gpu_sum.data(), sum_type, count); });
         gradient.download();
         ASSERT_EQ(difference(expected, found), "")
             << name_of(type) << ", sum " << name_of(sum_type) << ", " << count << " elements";
@@ -339,8 +335,7 @@ TEST_F(GpuOptimizer, SquareSumsEqualTheReference) {
         stream_->copy_now(partials->data(), found.data(), bytes);
         ReferenceOptimizerOps().square_sums(expected.data(), values.data(), type, count);
         run([&] {
-          ops_.square_sums(reinterpret_cast<double*>(partials->data()), on_gpu.data(), type,
-                           count);
+          ops_.square_sums(reinterpret_cast<double*>(partials->data()), on_gpu.data(), type, count);
         });
         stream_->copy_now(found.data(), partials->data(), bytes);
         for (std::size_t i = 0; i <= blocks; ++i) {

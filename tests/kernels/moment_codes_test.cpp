@@ -78,12 +78,12 @@ TEST(BlockCodes, TheLargestFits) {
             ASSERT_GE(bits(largest), 0x1.cp127f);
             continue;
           }
-          const std::uint32_t most = encode_magnitude(code, bits(largest), scale,
-                                                      (1u << code.dropped) - 1);
+          const std::uint32_t most =
+              encode_magnitude(code, bits(largest), scale, (1u << code.dropped) - 1);
           ASSERT_LT(most, static_cast<std::uint32_t>(code.octaves + 1) << (23 - code.dropped))
               << fmt::format("{:08x}", largest);
-          const float low = decode_magnitude(
-              code, encode_magnitude(code, bits(largest), scale, 0), scale);
+          const float low =
+              decode_magnitude(code, encode_magnitude(code, bits(largest), scale, 0), scale);
           // The sum with the floor is rounded to fp32 before all else.
           const float kept = bits(largest) + block_floor(scale) - block_floor(scale);
           ASSERT_LE(low, kept);
@@ -160,7 +160,8 @@ TEST(CompactMoments, AreUnbiased) {
       const std::uint32_t first = dice.first(kFirstCode.dropped);
       const std::uint32_t second = dice.second(kSecondCode.dropped);
       int8_first.push_back(-decode_first(encode_first(-value, first_scale, first), first_scale));
-      int8_second.push_back(decode_second(encode_second(value, second_scale, second), second_scale));
+      int8_second.push_back(
+          decode_second(encode_second(value, second_scale, second), second_scale));
     }
     expect_unbiased("bf16 first", value, bf16_first);
     expect_unbiased("bf16 second", value, bf16_second);

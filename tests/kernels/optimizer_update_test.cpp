@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "ebb/error.h"
 #include "kernels/cpu/optimizer_ops.h"
@@ -53,11 +55,17 @@ class Updates : public testing::TestWithParam<std::tuple<Kind, DType, DType>> {
   }
 };
 
+// Under sanitizers, which make every step dear.
+int many_steps() {
+  const char* scale = std::getenv("EBB_TEST_SCALE");
+  return scale != nullptr && std::string_view(scale) == "small" ? 4 : 50;
+}
+
 // The promise: the update is bit-identical on every instruction set and thread count.
 TEST_P(Updates, SmallSizesEqualTheReference) {
   for (std::int64_t count = 0; count <= 129; ++count) {
-    compare(shape(count, count % 5, count % 3 == 0 ? Numbers::any : Numbers::tame), 50, {1},
-            static_cast<std::uint64_t>(count));
+    compare(shape(count, count % 5, count % 3 == 0 ? Numbers::any : Numbers::tame), many_steps(),
+            {1}, static_cast<std::uint64_t>(count));
     if (HasFatalFailure()) return;
   }
 }

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kernels/optimizer_ops.h"
@@ -131,7 +132,8 @@ struct State {
     }
     for (std::size_t i = 0; i < scales.bytes.size(); ++i) {
       const auto bits = static_cast<std::uint8_t>(rng.bits(i) >> 16);
-      scales.bytes[i] = shape.numbers == Numbers::any ? bits : static_cast<std::uint8_t>(80 + bits % 32);
+      scales.bytes[i] =
+          shape.numbers == Numbers::any ? bits : static_cast<std::uint8_t>(80 + bits % 32);
     }
   }
 

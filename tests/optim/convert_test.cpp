@@ -17,8 +17,8 @@ namespace {
 struct Stored {
   Stored(StateFormat format, std::int64_t count)
       : memory(static_cast<std::size_t>(state_bytes({format, DType::f32}, count))),
-        span(state_span(planes(memory.data(), {format, DType::f32}, count), {format, DType::f32},
-                        0, count)) {}
+        span(state_span(planes(memory.data(), {format, DType::f32}, count), {format, DType::f32}, 0,
+                        count)) {}
   std::vector<std::byte> memory;
   kernels::StateSpan span;
 };
@@ -63,10 +63,10 @@ TEST(ConvertMoments, CompactFormatsRoundToTheNearest) {
     for (std::size_t i = 0; i < before.first.size(); ++i) {
       const double first = std::abs(before.first[i]);
       // Half a step: of the fraction's last bit, or of the smallest value of the block.
-      EXPECT_NEAR(after.first[i], before.first[i],
-                  coded ? first / 32 + 4e-3 / 4096 : first / 256) << i;
-      EXPECT_NEAR(after.second[i], before.second[i],
-                  before.second[i] / (coded ? 15.9 : 255.9)) << i;
+      EXPECT_NEAR(after.first[i], before.first[i], coded ? first / 32 + 4e-3 / 4096 : first / 256)
+          << i;
+      EXPECT_NEAR(after.second[i], before.second[i], before.second[i] / (coded ? 15.9 : 255.9))
+          << i;
     }
   }
 }

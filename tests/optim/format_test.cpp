@@ -54,8 +54,8 @@ TEST(StatePlanes, LieOneBehindTheOther) {
           expect_next(at.second, kernels::moment_plane_bytes(format, count));
           expect_next(at.scales, moments * kernels::state_blocks(count));
           EXPECT_EQ(end, bytes) << count;
-          EXPECT_EQ(planes_seen, 1 + (type == DType::bf16) + (moments == 2) +
-                                     (format == StateFormat::int8));
+          EXPECT_EQ(planes_seen,
+                    1 + (type == DType::bf16) + (moments == 2) + (format == StateFormat::int8));
         }
       }
     }

@@ -123,11 +123,13 @@ TEST_P(EveryRule, AThousandStepsFollowTheTextbookWithinFp32Rounding) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, EveryRule,
-    testing::Values(AdamW{}, Adam{.weight_decay = 0.01}, Lion{}, Sgd{.weight_decay = 0.01},
-                    Sgd{.nesterov = true}, Adagrad{.weight_decay = 0.01}),
-    [](const auto& info) { return std::string(name_of(info.param)) + std::to_string(info.index); });
+INSTANTIATE_TEST_SUITE_P(All, EveryRule,
+                         testing::Values(AdamW{}, Adam{.weight_decay = 0.01}, Lion{},
+                                         Sgd{.weight_decay = 0.01}, Sgd{.nesterov = true},
+                                         Adagrad{.weight_decay = 0.01}),
+                         [](const auto& info) {
+                           return std::string(name_of(info.param)) + std::to_string(info.index);
+                         });
 
 class CompactFormat : public testing::TestWithParam<kernels::StateFormat> {};
 

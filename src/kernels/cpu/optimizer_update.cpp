@@ -56,7 +56,6 @@ struct Lanes {
   static HWY_INLINE Word add(Word a, Word b) { return hn::Add(a, b); }
   static HWY_INLINE Word sub(Word a, Word b) { return hn::Sub(a, b); }
   static HWY_INLINE Word mul(Word a, Word b) { return hn::Mul(a, b); }
-  static HWY_INLINE Word min(Word a, Word b) { return hn::Min(a, b); }
   static HWY_INLINE Word max(Word a, Word b) { return hn::Max(a, b); }
   static HWY_INLINE Word bit_and(Word a, Word b) { return hn::And(a, b); }
   static HWY_INLINE Word bit_or(Word a, Word b) { return hn::Or(a, b); }
@@ -221,17 +220,15 @@ struct Dice {
   }
 };
 
-// Where the walk through a span's blocks is: at two vectors from word `word` of a block's 32 codes on,
-// in the block's first half (64 elements) or its second.
+// Where the walk through a span's blocks is: at two vectors from word `word` of a block's 32 codes
+// on, in the block's first half (64 elements) or its second.
 template <int kWhichHalf>
 struct Place {
   static constexpr int kHalf = kWhichHalf;
   std::int64_t block;
   std::int64_t word;
 
-  HWY_INLINE std::int64_t element() const {
-    return block * kStateBlock + kHalf * 64 + 2 * word;
-  }
+  HWY_INLINE std::int64_t element() const { return block * kStateBlock + kHalf * 64 + 2 * word; }
 };
 
 // The formats: how they order lanes, and how they load and store moments. open() comes before a
@@ -359,14 +356,14 @@ struct Int8Moments {
   template <int kByte>
   HWY_INLINE Word first_code(std::int64_t w, Word floor, Word random) const {
     const Number m = hn::Load(Floats(), new_first[kByte] + w);
-    return encoded_first<Lanes, kByte>(
-        m, floor, Dice::for_first<kByte / 2, kFirstCode.dropped>(random));
+    return encoded_first<Lanes, kByte>(m, floor,
+                                       Dice::for_first<kByte / 2, kFirstCode.dropped>(random));
   }
   template <int kByte>
   HWY_INLINE Word second_code(std::int64_t w, Word floor, Word random) const {
     const Number v = hn::Load(Floats(), new_second[kByte] + w);
-    return encoded_second<Lanes, kByte>(
-        v, floor, Dice::for_second<kByte / 2, kSecondCode.dropped>(random));
+    return encoded_second<Lanes, kByte>(v, floor,
+                                        Dice::for_second<kByte / 2, kSecondCode.dropped>(random));
   }
   HWY_INLINE void encode(std::int64_t block, std::uint32_t first_from, std::uint32_t second_from,
                          std::uint8_t* first_codes, std::uint8_t* second_codes) const {

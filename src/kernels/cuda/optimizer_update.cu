@@ -32,7 +32,6 @@ struct Scalar {
   static __device__ unsigned add(unsigned a, unsigned b) { return a + b; }
   static __device__ unsigned sub(unsigned a, unsigned b) { return a - b; }
   static __device__ unsigned mul(unsigned a, unsigned b) { return a * b; }
-  static __device__ unsigned min(unsigned a, unsigned b) { return ::min(a, b); }
   static __device__ unsigned max(unsigned a, unsigned b) { return ::max(a, b); }
   static __device__ unsigned bit_and(unsigned a, unsigned b) { return a & b; }
   static __device__ unsigned bit_or(unsigned a, unsigned b) { return a | b; }
@@ -280,10 +279,9 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned seconds = four.load_codes(planes.second);
   const unsigned first_floor = static_cast<unsigned>(scales[2 * block]) << 23;
   const unsigned second_floor = static_cast<unsigned>(scales[2 * block + 1]) << 23;
-  float m[4] = {decoded_first<Scalar, 0>(firsts, first_floor),
-                decoded_first<Scalar, 1>(firsts, first_floor),
-                decoded_first<Scalar, 2>(firsts, first_floor),
-                decoded_first<Scalar, 3>(firsts, first_floor)};
+  float m[4] = {
+      decoded_first<Scalar, 0>(firsts, first_floor), decoded_first<Scalar, 1>(firsts, first_floor),
+      decoded_first<Scalar, 2>(firsts, first_floor), decoded_first<Scalar, 3>(firsts, first_floor)};
   float v[4] = {decoded_second<Scalar, 0>(seconds, second_floor),
                 decoded_second<Scalar, 1>(seconds, second_floor),
                 decoded_second<Scalar, 2>(seconds, second_floor),

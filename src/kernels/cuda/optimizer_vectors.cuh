@@ -1,7 +1,7 @@
-// How the optimizer's kernels walk planes: vectors of elements where all planes are aligned for them,
-// single ones before and behind. bf16 is handled in integers, as the hardware's conversion flushes
-// denormals. Whatever includes this is compiled with --fmad=false, and every operation names its
-// rounding: the compiler may neither fuse nor approximate.
+// How the optimizer's kernels walk planes: vectors of elements where all planes are aligned for
+// them, single ones before and behind. bf16 is handled in integers, as the hardware's conversion
+// flushes denormals. Whatever includes this is compiled with --fmad=false, and every operation
+// names its rounding: the compiler may neither fuse nor approximate.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,9 @@ struct alignas(kVector * sizeof(T)) Vector {
 using Half = std::uint16_t;
 
 inline __device__ float widen(float value) { return value; }
-inline __device__ float widen(Half bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
+inline __device__ float widen(Half bits) {
+  return __uint_as_float(static_cast<unsigned>(bits) << 16);
+}
 
 // To nearest even, as to_bf16().
 template <class T>
