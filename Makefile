@@ -3,9 +3,10 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 BUILD := build/release
 JOBS ?= $(shell tools/usable_cores.sh)
+FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: deps build demo test test-gpu bundle bench lint format clean help
+.PHONY: deps build demo test test-gpu bundle bench fuzz lint format clean help
 
 help:
 	@echo "make deps    install what is missing to build Ebb (Debian, Ubuntu)"
@@ -15,6 +16,7 @@ help:
 	@echo "make test-gpu  build, then run the tests that need an NVIDIA GPU"
 	@echo "make bundle  gather what runs on a bare GPU machine into bundle/"
 	@echo "make bench   build, then run every benchmark"
+	@echo "make fuzz    fuzz what reads files from outside, FUZZ_SECONDS a target (60)"
 	@echo "make lint    check layers, sizes, format, public headers and words"
 	@echo "make format  rewrite the C++ files as clang-format wants them"
 	@echo "make clean   remove build/"
@@ -51,6 +53,9 @@ bundle: build
 bench: build
 	@set -e; for bench in $(BUILD)/bench/*_bench; do \
 	  if [ -x "$$bench" ]; then echo "== $${bench##*/}"; "$$bench"; fi; done
+
+fuzz: deps
+	@JOBS=$(JOBS) tools/fuzz.sh all $(FUZZ_SECONDS)
 
 lint:
 	@tools/check_layers.py

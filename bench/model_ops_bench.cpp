@@ -33,19 +33,27 @@ std::vector<OpCase> bench_cases() {
   for (const DType t : {b, f}) {
     for (const AttentionShape& s : {AttentionShape{2, 512, 512, 8, 8, 64, 0.125f},
                                     {1, 2048, 2048, 8, 2, 64, 0.125f},
+                                    {1, 2048, 2048, 8, 2, 64, 0.125f, 512},
                                     {1, 2048, 2048, 4, 4, 128, 0.1f}}) {
       cases.push_back(attention_case(t, s, 0));
       cases.push_back(attention_backward_case(t, s, 0));
     }
     cases.push_back(attention_case(t, {1, 1, 4096, 16, 4, 128, 0.1f}, 0));
-    cases.push_back(rms_norm_case(t, 2048, 1024, false, 0));
-    cases.push_back(rms_norm_backward_case(t, f, 2048, 1024, 0));
+    const NormShape rows{2048, 1024}, heads{2048, 64, {.groups = 16}};
+    const NormShape layer{2048, 1024, {.kind = Norm::Kind::layer}, true};
+    for (const NormShape& s : {rows, heads, layer}) {
+      cases.push_back(norm_case(t, s, {}));
+      cases.push_back(norm_backward_case(t, f, s, {}));
+    }
     cases.push_back(rope_case(t, 2048, {16, 64, 0, 1024, false}, 0));
-    cases.push_back(swiglu_case(t, 2048, 2816, 0));
-    cases.push_back(swiglu_backward_case(t, 2048, 2816, false, 0));
+    for (const Activation act : {Activation::silu, Activation::gelu, Activation::gelu_tanh}) {
+      const ActivationShape shape{2048, 2816, act, act == Activation::silu};
+      cases.push_back(activate_case(t, shape, 0));
+      cases.push_back(activate_backward_case(t, shape, false, 0));
+    }
     cases.push_back(cross_entropy_case(t, 256, 50257, false, 0));
-    cases.push_back(embed_case(t, 2048, 1024, 50257, 0));
-    cases.push_back(embed_backward_case(t, 2048, 1024, 50257, 0));
+    cases.push_back(embed_case(t, {2048, 1024, 50257}, 0));
+    cases.push_back(embed_backward_case(t, {2048, 1024, 50257}, 0));
     cases.push_back(column_sums_case(t, f, 2048, 1024, 0));
     cases.push_back(convert_case(t, t, 4096, 8192, 0));
   }

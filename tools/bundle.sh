@@ -30,6 +30,7 @@ ldd "${programs[@]}" | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u |
     if [[ ! $name =~ $machine ]]; then cp -L "$path" "$bundle/lib/$name"; fi
   done
 strip "$bundle"/lib/* 2>/dev/null || true
+gzip -9 "$bundle"/bin/* "$bundle"/lib/*
 
 cat >"$bundle/run.sh" <<'RUN'
 #!/usr/bin/env bash
@@ -37,6 +38,14 @@ cat >"$bundle/run.sh" <<'RUN'
 # Runs a program of bin/, or the GPU's tests, with the libraries beside it and the machine's CUDA.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# Packed for the way; unpacked on first use. Another run may be doing the same.
+for packed in "$here"/bin/*.gz "$here"/lib/*.gz; do
+  if [[ -e $packed && ! -e ${packed%.gz} ]]; then
+    gunzip -c "$packed" >"${packed%.gz}.$$"
+    chmod +x "${packed%.gz}.$$"
+    mv "${packed%.gz}.$$" "${packed%.gz}"
+  fi
+done
 folders=("$here/lib")
 for folder in /usr/local/cuda/lib64 /usr/local/cuda-13*/lib64 /usr/local/nvidia/lib64; do
   if [[ -d $folder ]]; then folders+=("$folder"); fi

@@ -13,8 +13,17 @@ namespace ebb {
 // What to train, with what, within what. Fields are named as the command line's flags.
 struct TrainOptions {
   std::string model;              // a folder with config.json and model.safetensors, or preset:NAME
-  std::vector<std::string> data;  // text files or folders
+  std::vector<std::string> data;  // text, JSONL and token files, or folders of them
   std::string out;                // the run's folder
+
+  // What is made of the data.
+  std::string tokenizer;            // a folder with tokenizer.json, or bytes; none: the model's own
+  std::string packing = "auto";     // stream, fit, none; auto: none for prompts, else stream
+  std::string loss = "completion";  // or all: also on prompts
+  std::vector<std::string> eval_data;
+  std::optional<double> eval_share;  // of the data's items, held out from training
+  std::int64_t eval_batches = 16;    // at most, each time
+  std::int64_t eval_every = 0;       // steps; 0: at the end only
 
   // Limits; none means what the machine has.
   std::optional<Bytes> device_memory;
@@ -56,6 +65,7 @@ struct TrainOptions {
   std::int64_t save_every = 0;     // steps; 0: at the end only
   int keep = 2;                    // checkpoints; 0: nothing is saved
   bool resume = false;
+  bool verify = true;     // the checksums of a model that is a checkpoint, before it is used
   bool summarize = true;  // make TrainSummary::json; takes a pass over all weights and states
 };
 

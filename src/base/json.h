@@ -10,7 +10,8 @@ namespace ebb {
 // Keys keep their order, so that files read as they were written.
 using Json = nlohmann::ordered_json;
 
-// Text from outside: bounded in depth. Throws FormatError that names `where`.
+// Text from outside: bounded in depth, each key of an object once, in time and memory that grow
+// with the text. Throws FormatError that names `where`.
 Json parse_json(std::string_view text, std::string_view where);
 
 }  // namespace ebb

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kPartial = ".partial";
 constexpr std::string_view kOld = ".old";
+constexpr Bytes kCopyBytes = 256 * kKiB;
 
 std::string folder_name(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
 
@@ -151,7 +152,7 @@ void CheckpointWriter::add_file(std::string_view name, Bytes bytes, std::string 
   manifest_.files.push_back({std::string(name), bytes, std::move(digest)});
 }
 
-void CheckpointWriter::write_json(std::string_view name, const nlohmann::json& value) {
+void CheckpointWriter::write_json(std::string_view name, const nlohmann::ordered_json& value) {
   std::string text;
   try {
     text = value.dump(2) + "\n";
@@ -164,6 +165,21 @@ void CheckpointWriter::write_json(std::string_view name, const nlohmann::json& v
   Digest digest;
   digest.add(bytes);
   add_file(name, static_cast<Bytes>(bytes.size()), digest.hex());
+}
+
+void CheckpointWriter::copy_file(std::string_view name, io::File& from) {
+  const std::unique_ptr<io::File> to = files_.create(path(name));
+  const Bytes bytes = from.size();
+  std::vector<std::byte> piece;
+  Digest digest;
+  for (Bytes at = 0; at < bytes; at += static_cast<Bytes>(piece.size())) {
+    piece.resize(static_cast<std::size_t>(std::min(bytes - at, kCopyBytes)));
+    from.read(at, piece);
+    to->write(at, piece);
+    digest.add(piece);
+  }
+  to->sync();
+  add_file(name, bytes, digest.hex());
 }
 
 fs::path CheckpointWriter::publish() {
@@ -209,12 +225,13 @@ void keep_last(io::FileSystem& files, const fs::path& root, int count) {
   }
 }
 
-void verify(io::FileSystem& files, const fs::path& given) {
+void verify(io::FileSystem& files, const fs::path& given, const VerifyOptions& options) {
   const fs::path folder = given.has_filename() ? given : given.parent_path();
   const auto fail = [&](const fs::path& path, const std::string& expected,
                         const std::string& found) {
-    throw FormatError(fmt::format("'{}' is damaged: expected {}, found {}. {}", path.string(),
-                                  expected, found, advice_to_resume(files, folder)));
+    throw FormatError(
+        fmt::format("'{}' is damaged: expected {}, found {}. {}", path.string(), expected, found,
+                    options.advice.empty() ? advice_to_resume(files, folder) : options.advice));
   };
   const fs::path manifest_path = folder / kManifestName;
   if (!files.exists(manifest_path)) fail(manifest_path, "a manifest", "none");
@@ -224,6 +241,9 @@ void verify(io::FileSystem& files, const fs::path& given) {
     fail(manifest_path, fmt::format("step {}", name->step), fmt::format("step {}", manifest.step));
   }
   for (const ManifestFile& entry : manifest.files) {
+    if (std::find(options.skip.begin(), options.skip.end(), entry.name) != options.skip.end()) {
+      continue;
+    }
     const fs::path path = folder / entry.name;
     if (!files.exists(path)) fail(path, fmt::format("a file of {} bytes", entry.bytes), "none");
     const std::unique_ptr<io::File> file = files.open(path);

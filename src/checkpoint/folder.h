@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -39,7 +40,10 @@ class CheckpointWriter {
   void add_file(std::string_view name, Bytes bytes, std::string digest);
 
   // Writes the file, and adds it.
-  void write_json(std::string_view name, const nlohmann::json& value);
+  void write_json(std::string_view name, const nlohmann::ordered_json& value);
+
+  // Copies the file, in pieces, and adds it.
+  void copy_file(std::string_view name, io::File& from);
 
   // Checks that the files are there with the sizes that were told, writes the manifest, syncs all
   // of it, and gives the folder its final name, which is returned. At any crash in between,
@@ -65,9 +69,14 @@ std::optional<std::filesystem::path> latest_checkpoint(io::FileSystem& files,
 // crash in the middle leaves no half folder that looks published. Not while a save is under way.
 void keep_last(io::FileSystem& files, const std::filesystem::path& root, int count);
 
+struct VerifyOptions {
+  std::vector<std::string_view> skip;  // names of files that are not looked at
+  std::string advice;  // for who finds damage; empty: which checkpoint to resume from instead
+};
+
 // Reads every file of a checkpoint and compares sizes and digests with its manifest. Throws
-// FormatError that names the file, what was expected and found, and which checkpoint to use
-// instead.
-void verify(io::FileSystem& files, const std::filesystem::path& folder);
+// FormatError that names the file, what was expected and found, and what to do.
+void verify(io::FileSystem& files, const std::filesystem::path& folder,
+            const VerifyOptions& options = {});
 
 }  // namespace ebb::checkpoint

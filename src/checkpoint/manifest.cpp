@@ -4,19 +4,20 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "ebb/error.h"
 #include "io/text_file.h"
 
 namespace ebb::checkpoint {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::string_view kFormat = "ebb-checkpoint";
 constexpr Bytes kMaxManifestBytes = 16 * kMiB;
-constexpr int kMaxDepth = 8;
+
+bool is_digest(std::string_view text) {
+  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
 class ManifestParser {
  public:
@@ -52,16 +53,10 @@ class ManifestParser {
   }
 
   Json parse_json(const std::string& text) const {
-    // The depth is bounded because the tree is compared and destroyed by code that was not written
-    // with hostile depth in mind.
-    const auto bounded = [&](int depth, Json::parse_event_t, Json&) {
-      expect(depth <= kMaxDepth, "a few levels", "deeper ones");
-      return true;
-    };
     try {
-      return Json::parse(text, bounded);
-    } catch (const nlohmann::json::exception& error) {
-      expect(false, "JSON", std::string_view(error.what()).substr(0, 200));
+      return ebb::parse_json(text, "a text");
+    } catch (const FormatError& error) {
+      expect(false, "JSON", error.what());
     }
     return {};
   }
@@ -90,6 +85,8 @@ class ManifestParser {
     ManifestFile file{text(entry, "name"), whole_number(entry, "bytes"), text(entry, "xxh3")};
     // A manifest must not lead the reader out of its folder.
     expect(is_plain_name(file.name), "a plain file name", "a path");
+    // It is shown where it differs.
+    expect(is_digest(file.digest), "a digest of 32 hex digits", "something else");
     return file;
   }
 
@@ -101,7 +98,7 @@ class ManifestParser {
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.size() <= 255 && name.front() != '.' && name != kManifestName &&
          std::all_of(name.begin(), name.end(), [](char c) {
-           return c != '/' && c != '\\' && static_cast<unsigned char>(c) >= 0x20;
+           return c != '/' && c != '\\' && static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
          });
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/in_quotes.h"
 #include "checkpoint/safetensors_header.h"
 #include "ebb/error.h"
 

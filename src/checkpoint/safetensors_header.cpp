@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
 
 namespace ebb::checkpoint {
@@ -67,7 +68,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
     if (where_ != Where::tensor || field_ != "dtype") unexpected("the text " + in_quotes(value));
     const std::optional<StoredType> type = try_stored_type(value);
     if (!type) {
-      fail("dtype", "one of F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL", in_quotes(value));
+      fail("dtype", "one of " + stored_type_names(), in_quotes(value));
     }
     tensor_.type = *type;
     return true;
@@ -226,15 +227,6 @@ void check_cover(const std::vector<StoredTensor>& tensors, Bytes data_bytes,
 }
 
 }  // namespace
-
-std::string in_quotes(std::string_view name) {
-  constexpr std::size_t kMost = 200;
-  std::string text(name.substr(0, kMost));
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return "'" + text + (name.size() > kMost ? "...'" : "'");
-}
 
 SafetensorsHeader parse_header(std::string_view text, Bytes data_bytes,
                                const std::filesystem::path& path) {

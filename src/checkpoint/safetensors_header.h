@@ -26,7 +26,4 @@ SafetensorsHeader parse_header(std::string_view text, Bytes data_bytes,
 std::string format_header(const std::vector<TensorSpec>& tensors, const Metadata& metadata,
                           const std::filesystem::path& path);
 
-// A name from outside, made fit for an error text: bounded, in quotes, without control characters.
-std::string in_quotes(std::string_view name);
-
 }  // namespace ebb::checkpoint

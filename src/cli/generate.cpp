@@ -9,23 +9,56 @@
 #include "cli/verbs.h"
 
 namespace ebb::cli {
+namespace {
+
+void add_sampling(CLI::App& verb, GenerateOptions& o) {
+  const std::string group =
+      "Sampling (where not given: the model's generation_config.json, else temperature 0.8)";
+  verb.add_option("--temperature", o.temperature, "0: always the likeliest token")->group(group);
+  verb.add_option("--top-k", o.top_k, "Draw from the k likeliest tokens only; 0: from all")
+      ->group(group);
+  verb.add_option("--top-p", o.top_p,
+                  "Draw from the likeliest tokens that together have this probability")
+      ->group(group);
+  add_seed(verb, o.seed, "Equal seeds give equal texts")->group(group);
+}
+
+int run(const GenerateOptions& options, bool json) {
+  // Printed with the first piece: what was refused leaves nothing on the output. An answer stands
+  // alone, a continuation follows its beginning.
+  std::string unprinted = options.chat ? std::string() : options.prompt;
+  const GenerateSummary summary = generate(options, [&](std::string_view piece) {
+    if (json) return true;
+    fmt::print("{}{}", std::exchange(unprinted, {}), piece);
+    return std::fflush(stdout) == 0;
+  });
+  fmt::print("{}\n", json ? summary.json : unprinted);
+  fmt::print(stderr, "{}\n", summary.settings);
+  fmt::print(stderr, "{} tokens, {:.1f} tokens/s, prompt of {} in {}, device {} of {}\n",
+             summary.tokens, summary.tokens_per_second, summary.prompt_tokens,
+             format_seconds(summary.prompt_seconds), format_bytes(summary.device_peak),
+             format_bytes(summary.device_limit));
+  return 0;
+}
+
+}  // namespace
 
 void add_generate(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("generate", "Let a model continue a text");
+  CLI::App* verb = app.add_subcommand("generate", "Let a model continue a text, or answer");
   auto options = std::make_shared<GenerateOptions>();
+  auto json = std::make_shared<bool>(false);
   GenerateOptions& o = *options;
   verb->add_option("--model", o.model, "A model's folder, or a run's: its last checkpoint")
       ->required();
+  verb->add_option("--tokenizer", o.tokenizer,
+                   "A folder with tokenizer.json; without it the model's own, or bytes");
   verb->add_option("--prompt", o.prompt, "The text to continue");
+  verb->add_flag("--chat", o.chat,
+                 "The prompt is what a user says: put it through the model's chat template");
+  verb->add_option("--system", o.system, "With --chat: instructions before the prompt");
   verb->add_option("--max-tokens", o.max_tokens, "Most tokens to generate")->capture_default_str();
-  verb->add_option("--temperature", o.temperature, "0: always the likeliest token")
-      ->capture_default_str();
-  verb->add_option("--top-k", o.top_k, "Draw from the k likeliest tokens only; 0: from all")
-      ->capture_default_str();
-  verb->add_option("--top-p", o.top_p,
-                   "Draw from the likeliest tokens that together have this probability")
-      ->capture_default_str();
-  add_seed(*verb, o.seed, "Equal seeds give equal texts");
+  verb->add_flag("--json", *json, "Print one JSON object, with the ids of all tokens");
+  add_sampling(*verb, o);
   verb->add_option("--dtype", o.dtype, "bf16, fp32, or auto: as stored")->capture_default_str();
   verb->add_option("--device", o.device, "cpu, cuda, or auto: a GPU where there is one")
       ->capture_default_str();
@@ -33,22 +66,10 @@ void add_generate(CLI::App& app, Action& action) {
       ->capture_default_str();
   add_bytes(*verb, "--device-memory", o.device_memory, "The most that may be held on the device");
   add_bytes(*verb, "--host-memory", o.host_memory, "The most that may be held in host memory");
-  verb->callback([options, &action] {
-    action = [options] {
-      // Printed with the first piece: what was refused leaves nothing on the output.
-      std::string unprinted = options->prompt;
-      const GenerateSummary summary = generate(*options, [&](std::string_view piece) {
-        fmt::print("{}{}", std::exchange(unprinted, {}), piece);
-        return std::fflush(stdout) == 0;
-      });
-      fmt::print("{}\n", unprinted);
-      fmt::print(stderr, "{} tokens, {:.1f} tokens/s, prompt of {} in {}, device {} of {}\n",
-                 summary.tokens, summary.tokens_per_second, summary.prompt_tokens,
-                 format_seconds(summary.prompt_seconds), format_bytes(summary.device_peak),
-                 format_bytes(summary.device_limit));
-      return 0;
-    };
-  });
+  verb->add_flag("!--no-verify", o.verify,
+                 "Do not compare a checkpoint's files with its checksums before they are used");
+  verb->callback(
+      [options, json, &action] { action = [options, json] { return run(*options, *json); }; });
 }
 
 }  // namespace ebb::cli

@@ -6,16 +6,19 @@
 namespace ebb::cli {
 
 void add_inspect(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("inspect", "Show what is in a model or a checkpoint");
+  CLI::App* verb =
+      app.add_subcommand("inspect", "Show what a file or folder is, and what Ebb can do with it");
   auto path = std::make_shared<std::string>();
-  verb->add_option(
-          "path", *path,
-          "A model's folder, a run's folder, a checkpoint, a safetensors file or preset:NAME")
+  auto json = std::make_shared<bool>(false);
+  verb->add_option("path", *path,
+                   "A model's folder or one of its files, a run, a checkpoint, data to train on, "
+                   "or preset:NAME")
       ->required();
-  verb->callback([path, &action] {
-    action = [path] {
+  verb->add_flag("--json", *json, "Print one JSON object");
+  verb->callback([path, json, &action] {
+    action = [path, json] {
       const Inspection found = inspect(*path);
-      fmt::print("{}", found.text);
+      fmt::print("{}", *json ? found.json + "\n" : found.text);
       return found.sound ? 0 : 1;
     };
   });

@@ -18,8 +18,9 @@ std::string describe_misuse(const CLI::App* app, const CLI::Error& error) {
   std::string verb;
   for (const CLI::App* given : app->get_subcommands()) verb = given->get_name() + " ";
   if (const auto words = app->remaining(); verb.empty() && !words.empty()) {
-    text = fmt::format("'{}' is not a verb; the verbs are train, plan, generate, inspect and probe",
-                       words.front());
+    text = fmt::format(
+        "'{}' is not a verb; the verbs are train, plan, generate, inspect, tokenize and probe",
+        words.front());
   }
   return fmt::format("ebb: {}\nRun 'ebb {}--help' to see what there is.\n", text, verb);
 }
@@ -46,6 +47,7 @@ int run(int argc, char** argv) {
   ebb::cli::add_plan(app, action);
   ebb::cli::add_generate(app, action);
   ebb::cli::add_inspect(app, action);
+  ebb::cli::add_tokenize(app, action);
   ebb::cli::add_probe(app, action);
   app.failure_message(describe_misuse);
   try {

@@ -44,7 +44,8 @@ void add_train(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("train", "Train a model under memory limits");
   const std::shared_ptr<TrainOptions> options = add_train_flags(*verb);
   auto summary = std::make_shared<std::string>();
-  verb->add_option("--data", options->data, "Text files, or folders of them")->required();
+  verb->add_option("--data", options->data, "Text, JSONL and token files, or folders of them")
+      ->required();
   verb->add_option("--out", options->out, "Folder for checkpoints and the log; new or empty")
       ->required();
   verb->add_option("--save-every", options->save_every,
@@ -57,6 +58,9 @@ void add_train(CLI::App& app, Action& action) {
   verb->add_flag(
           "--resume", options->resume,
           "Go on from the last checkpoint in --out, to the bit, wherever things are placed now")
+      ->group("Run");
+  verb->add_flag("!--no-verify", options->verify,
+                 "Do not compare the files of a --model that is a checkpoint with its checksums")
       ->group("Run");
   verb->add_option("--summary", *summary, "Write what was measured to this JSON file")
       ->group("Run");

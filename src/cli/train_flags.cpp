@@ -43,6 +43,27 @@ void add_batch(CLI::App& verb, TrainOptions& o) {
       ->group("Batch");
 }
 
+void add_data(CLI::App& verb, TrainOptions& o) {
+  const auto flag = [&](const char* name, auto& value, const char* help) {
+    return verb.add_option(name, value, help)->group("Data");
+  };
+  flag("--tokenizer", o.tokenizer,
+       "A folder with tokenizer.json, or bytes; the model's own if not given");
+  flag("--packing", o.packing,
+       "stream: tokens run on over the borders of rows; fit: as many whole examples as fit into a "
+       "row; none: one example a row; auto: none for prompts and messages, else stream")
+      ->capture_default_str();
+  flag("--loss", o.loss, "completion: prompts and what users say carry no loss; all: they do")
+      ->capture_default_str();
+  flag("--eval-data", o.eval_data, "Files or folders to validate on");
+  flag("--eval-share", o.eval_share,
+       "Share of --data to validate on, such as 0.01: never trained on, whatever the seed");
+  flag("--eval-batches", o.eval_batches, "Most batches to validate on each time")
+      ->capture_default_str();
+  flag("--eval-every", o.eval_every, "Steps between validations; 0: at the end only")
+      ->capture_default_str();
+}
+
 void add_limits(CLI::App& verb, TrainOptions& o) {
   add_bytes(verb, "--device-memory", o.device_memory,
             "The most that may be held on the device, such as 16GiB; all it has if not given")
@@ -113,10 +134,10 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
 std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb) {
   auto options = std::make_shared<TrainOptions>();
   TrainOptions& o = *options;
-  verb.add_option(
-          "--model", o.model,
-          "A folder with config.json and model.safetensors, or a preset such as preset:small")
+  verb.add_option("--model", o.model,
+                  "A Hugging Face folder, a run of Ebb, or a preset such as preset:small")
       ->required();
+  add_data(verb, o);
   add_limits(verb, o);
   add_batch(verb, o);
   add_optimizer(verb, o);

@@ -8,16 +8,11 @@
 
 #include "checkpoint/folder.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/weight_files.h"
 #include "ebb/error.h"
-#include "io/text_file.h"
 
 namespace ebb::engine {
 namespace {
-
-constexpr std::string_view kWeights = "model.safetensors";
-constexpr std::string_view kState = "state.safetensors";
-constexpr std::string_view kTraining = "training.json";
-constexpr int kVersion = 1;
 
 std::string_view suffix_of(Plane plane) {
   switch (plane) {
@@ -110,46 +105,23 @@ void read_file(io::FileSystem& files, const std::filesystem::path& path, Paramet
 }  // namespace
 
 std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesystem::path& root,
-                                      ParameterStore& store, const model::Config& config,
+                                      ParameterStore& store, const Companions& companions,
                                       const TrainingState& state, int keep) {
   checkpoint::CheckpointWriter writer(files, root, state.step);
-  write_file(files, writer, kWeights, store, true);
-  write_file(files, writer, kState, store, false);
-  writer.write_json("config.json", model::to_json(config, name_of(store.dtype())));
-  writer.write_json(kTraining, Json{{"format", "ebb training state"},
-                                    {"version", kVersion},
-                                    {"step", state.step},
-                                    {"data_position", state.data_position},
-                                    {"seed", state.seed},
-                                    {"numerics_key", state.numerics_key}});
+  write_file(files, writer, checkpoint::kWeightsName, store, true);
+  write_file(files, writer, kStateName, store, false);
+  writer.write_json("config.json", config_to_save(companions, store.dtype()));
+  for (const Companions::Copy& copy : companions.copies) writer.copy_file(copy.name, *copy.file);
+  writer.write_json(kTrainingName, to_json(state));
   const std::filesystem::path published = writer.publish();
   checkpoint::keep_last(files, root, keep);
   return published;
 }
 
-TrainingState read_training_state(io::FileSystem& files, const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kTraining;
-  if (!files.exists(path)) {
-    throw FormatError(fmt::format(
-        "{}: this file is missing, so there is no training state to go on from", path.string()));
-  }
-  const Json json = parse_json(io::read_text(files, path, 16 * kMiB), path.string());
-  try {
-    if (json.at("version").get<int>() != kVersion) throw FormatError("unknown version");
-    return {.step = json.at("step").get<std::int64_t>(),
-            .data_position = json.at("data_position").get<std::int64_t>(),
-            .seed = json.at("seed").get<std::uint64_t>(),
-            .numerics_key = json.at("numerics_key")};
-  } catch (const std::exception& error) {
-    throw FormatError(fmt::format("{}: not a training state of this version of Ebb: {}",
-                                  path.string(), error.what()));
-  }
-}
-
 void load_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,
                      ParameterStore& store) {
-  read_file(files, folder / kWeights, store, true);
-  read_file(files, folder / kState, store, false);
+  read_file(files, folder / checkpoint::kWeightsName, store, true);
+  read_file(files, folder / kStateName, store, false);
 }
 
 }  // namespace ebb::engine

@@ -5,28 +5,22 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/json.h"
-#include "engine/training_run.h"
+#include "engine/companions.h"
+#include "engine/parameter_store.h"
+#include "engine/training_state.h"
 #include "io/file_system.h"
 
 namespace ebb::engine {
 
-// What a run is besides its parameters.
-struct TrainingState {
-  std::int64_t step = 0;
-  std::int64_t data_position = 0;  // samples consumed
-  std::uint64_t seed = 0;          // the whole random state: all draws are counters under it
-  Json numerics_key;
-};
+// Masters' low halves and moments, in a file beside the weights.
+inline constexpr std::string_view kStateName = "state.safetensors";
 
-// Publishes `root`/step-... atomically and returns it; then removes all but the last `keep`. The
-// lanes must be empty. Throws IoError; the last checkpoint is then still good.
+// Publishes `root`/step-... atomically and returns it: a model's folder that others can load, too;
+// then removes all but the last `keep`. The lanes must be empty. Throws IoError; the last
+// checkpoint is then still good.
 std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesystem::path& root,
-                                      ParameterStore& store, const model::Config& config,
+                                      ParameterStore& store, const Companions& companions,
                                       const TrainingState& state, int keep);
-
-// The state alone, without the parameters.
-TrainingState read_training_state(io::FileSystem& files, const std::filesystem::path& folder);
 
 // Parameters, masters and moments, into whatever placement the store has.
 void load_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,

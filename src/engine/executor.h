@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "device/device.h"
@@ -78,6 +79,9 @@ class Executor {
   // Queues one more step behind those already queued. At most two steps may be under way: the host
   // lane must be past the norm of the step before.
   void issue();
+  // Between steps, lanes empty: runs these tasks alone, in the issue order, and waits for them.
+  // They find what is persistent as it is; what they leave elsewhere is lost.
+  void run_alone(std::span<const plan::TaskId> tasks);
   // Blocks until the task has ended in the step issued last; throws the first failure of any lane.
   void wait(plan::TaskId task);
   // Blocks until all lanes are empty; throws the first failure of any lane. After a failure the
@@ -100,6 +104,7 @@ class Executor {
   memory::Arena& arena(plan::Tier tier) const {
     return tier == plan::Tier::device ? device_arena_ : host_arena_;
   }
+  void queue(plan::TaskId id);
   void run(plan::TaskId id, std::int64_t step);
   void fail(std::exception_ptr failure, std::int64_t step);
   void rethrow_failure();

@@ -1,16 +1,17 @@
 #include "ebb/generate.h"
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "engine/generation_settings.h"
 #include "engine/generator.h"
-#include "engine/sampling.h"
+#include "engine/model_tokenizer.h"
 #include "engine/settings.h"
 #include "io/posix_file_system.h"
-#include "text/byte_tokenizer.h"
 #include "text/utf8_stream.h"
 
 namespace ebb {
@@ -20,51 +21,102 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// A template writes out whatever the model wants before a text.
+std::vector<std::int32_t> encode_chat(const GenerateOptions& options,
+                                      const engine::ModelTokenizer& found) {
+  if (!found.parts.chat) {
+    throw ConfigError(
+        fmt::format("--chat: the model {} brings no chat template (chat_template.jinja, or "
+                    "chat_template in tokenizer_config.json); leave --chat out, or give "
+                    "--tokenizer FOLDER with one",
+                    options.model));
+  }
+  Json messages = Json::array();
+  if (!options.system.empty()) {
+    messages.push_back({{"role", "system"}, {"content", options.system}});
+  }
+  messages.push_back({{"role", "user"}, {"content", options.prompt}});
+  return found.tokenizer().encode(
+      found.parts.chat->render(messages, found.parts.special_tokens, true));
+}
+
 std::vector<std::int32_t> encode_prompt(const GenerateOptions& options,
-                                        const text::Tokenizer& tokenizer,
-                                        const model::Config& config) {
+                                        const engine::ModelTokenizer& found) {
+  if (options.chat) return encode_chat(options, found);
+  if (!options.system.empty()) {
+    throw ConfigError("--system: it goes through the chat template; add --chat");
+  }
+  std::vector<std::int32_t> tokens = found.tokenizer().prefix();
+  const std::vector<std::int32_t> text = found.tokenizer().encode(options.prompt);
+  tokens.insert(tokens.end(), text.begin(), text.end());
+  // An empty prompt starts where every text starts: behind the end of another.
+  if (tokens.empty()) tokens.push_back(found.tokenizer().end_of_text());
+  return tokens;
+}
+
+void check_room(const GenerateOptions& options, std::size_t prompt, const model::Config& config) {
   if (options.max_tokens < 1) {
     throw ConfigError(fmt::format("--max-tokens {}: expected at least 1", options.max_tokens));
   }
-  std::vector<std::int32_t> tokens = tokenizer.encode(options.prompt);
-  // An empty prompt starts where every text starts: behind the end of another.
-  if (tokens.empty()) tokens.push_back(tokenizer.end_of_text());
-  for (const std::int32_t id : tokens) {
-    if (id >= config.vocabulary) {
-      throw ConfigError(fmt::format("--prompt: token {} is outside the model's vocabulary of {}",
-                                    id, config.vocabulary));
-    }
-  }
   // Said without adding to --max-tokens, which may be as large as an integer can be.
-  const std::int64_t room = config.max_positions - static_cast<std::int64_t>(tokens.size());
+  const std::int64_t room = config.max_positions - static_cast<std::int64_t>(prompt);
   if (room < 1) {
     throw ConfigError(fmt::format(
         "--prompt: it has {} tokens, but the model knows {} positions only; give at most {}",
-        tokens.size(), config.max_positions, config.max_positions - 1));
+        prompt, config.max_positions, config.max_positions - 1));
   }
   if (options.max_tokens > room) {
     throw ConfigError(
         fmt::format("--max-tokens {}: the prompt has {} tokens and the model knows {} positions "
                     "only; give at most {}",
-                    options.max_tokens, tokens.size(), config.max_positions, room));
+                    options.max_tokens, prompt, config.max_positions, room));
   }
-  return tokens;
+}
+
+// What came out, beside the numbers.
+struct Output {
+  std::vector<std::int32_t> ids;  // without the one that ended the text
+  std::string text;
+  std::string ended_by = "length";
+};
+
+std::string describe(const GenerateOptions& options, const GenerateSummary& summary,
+                     const engine::GenerationSettings& settings,
+                     const std::vector<std::int32_t>& prompt, const Output& output) {
+  const Json json{{"model", options.model},
+                  {"prompt", options.prompt},
+                  {"prompt_ids", prompt},
+                  {"ids", output.ids},
+                  {"text", output.text},
+                  {"ended_by", output.ended_by},
+                  {"temperature", settings.sampling.temperature},
+                  {"top_k", settings.sampling.top_k},
+                  {"top_p", settings.sampling.top_p},
+                  {"seed", settings.sampling.seed},
+                  {"stop_ids", settings.stops},
+                  {"prompt_seconds", summary.prompt_seconds},
+                  {"tokens_per_second", summary.tokens_per_second},
+                  {"device_limit", summary.device_limit},
+                  {"device_peak", summary.device_peak}};
+  // A prompt from a command line may be any bytes.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
 
 GenerateSummary generate(const GenerateOptions& options,
                          const std::function<bool(std::string_view piece)>& piece) {
-  const engine::Sampling sampling{.temperature = options.temperature,
-                                  .top_k = options.top_k,
-                                  .top_p = options.top_p,
-                                  .seed = options.seed};
-  engine::validate(sampling);
   io::PosixFileSystem files;
-  engine::Runtime runtime(options.device, engine::check_threads(options.threads));
+  const int threads = engine::check_threads(options.threads);
   const engine::ModelSource source = engine::find_model(files, options.model);
-  const text::ByteTokenizer tokenizer;
-  const std::vector<std::int32_t> prompt = encode_prompt(options, tokenizer, source.config);
+  const engine::ModelTokenizer found = engine::find_tokenizer(source, options.tokenizer);
+  const text::Tokenizer& tokenizer = found.tokenizer();
+  const engine::GenerationSettings settings =
+      engine::choose_generation(files, source, options, tokenizer, found.folder.empty());
+  const std::vector<std::int32_t> prompt = encode_prompt(options, found);
+  check_room(options, prompt.size(), source.config);
+  if (options.verify) engine::verify_model(files, source);
+  engine::Runtime runtime(options.device, threads);
   const plan::Limits limits{
       .device = options.device_memory.value_or(runtime.device().device_memory()),
       .host = options.host_memory.value_or(runtime.device().host_memory())};
@@ -75,27 +127,43 @@ GenerateSummary generate(const GenerateOptions& options,
                               limits);
 
   GenerateSummary summary{.prompt_tokens = static_cast<std::int64_t>(prompt.size()),
-                          .device_limit = limits.device};
+                          .settings = settings.explanation,
+                          .device_limit = limits.device,
+                          .json = {}};
   auto start = std::chrono::steady_clock::now();
   std::span<const float> logits = generator.advance(prompt);
   summary.prompt_seconds = seconds_since(start);
   start = std::chrono::steady_clock::now();
   text::Utf8Stream characters;
+  Output output;
   bool wanted = true;
+  const auto show = [&](const std::string& text) {
+    output.text += text;
+    if (!text.empty() && wanted) wanted = piece(text);
+  };
   while (wanted && summary.tokens < options.max_tokens) {
-    const std::int32_t next = engine::sample(logits, sampling, generator.length());
-    if (next == tokenizer.end_of_text()) break;
+    const std::int32_t next = engine::sample(logits, settings.sampling, generator.length());
+    if (std::find(settings.stops.begin(), settings.stops.end(), next) != settings.stops.end()) {
+      output.ended_by = "stop";
+      break;
+    }
+    output.ids.push_back(next);
     ++summary.tokens;
+    // Models have a few ids more than their tokenizers, so that sizes are round.
     if (next < tokenizer.vocabulary()) {
-      const std::string text = characters.feed(tokenizer.decode({&next, 1}));
-      if (!text.empty()) wanted = piece(text);
+      // An answer begins a text, everything else continues one.
+      const bool begins = options.chat && summary.tokens == 1;
+      show(characters.feed(begins ? tokenizer.decode({&next, 1})
+                                  : tokenizer.decode_next({&next, 1})));
     }
     if (summary.tokens < options.max_tokens) logits = generator.advance({&next, 1});
   }
-  if (const std::string rest = characters.finish(); wanted && !rest.empty()) piece(rest);
+  show(characters.finish());
+  if (!wanted) output.ended_by = "caller";
   const double seconds = seconds_since(start);
   summary.tokens_per_second = seconds > 0 ? static_cast<double>(summary.tokens) / seconds : 0;
   summary.device_peak = generator.measured_peak();
+  summary.json = describe(options, summary, settings, prompt, output);
   return summary;
 }
 

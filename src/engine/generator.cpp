@@ -33,13 +33,18 @@ plan::GenerationWork measure(const model::Decoder& decoder, const model::Paramet
   plan::GenerationWork work;
   // The longest prompt slice and a single token take different paths; both must find room.
   for (const std::int64_t count : {most, std::int64_t{1}}) {
-    Carver block = Carver::measuring();
-    decoder.decode(ops, nowhere, floats, nowhere, nowhere, count,
-                   {.keys = nowhere, .values = nowhere, .length = positions - count}, block);
+    // Blocks want the same memory; their scratch may differ with their windows.
+    for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+      Carver block = Carver::measuring();
+      decoder.decode(
+          ops, layer, {.weights = nowhere, .tables = floats, .input = nowhere, .output = nowhere},
+          count, {.keys = nowhere, .values = nowhere, .length = positions - count}, block);
+      work.work = std::max(work.work, block.used());
+    }
     Carver head = Carver::measuring();
     head.take(config.vocabulary * 4);
     decoder.logits(ops, nowhere, nowhere, nowhere, count, floats, head);
-    work.work = std::max({work.work, block.used(), head.used()});
+    work.work = std::max(work.work, head.used());
   }
   work.scratch = ops.take().scratch;
   for (const model::ParameterBlock& block : parameters.blocks) {
@@ -166,14 +171,16 @@ void Generator::run_task(TaskRun& run) {
       return decoder_.embed(
           ops, weights(Role::weights, 0),
           {reinterpret_cast<const std::int32_t*>(run.read(Role::batch, work_.tokens)), at(count_)},
-          run.at(Role::output, work_.input));
+          {.start = length_, .length = count_}, run.at(Role::output, work_.input));
     case Op::decode: {
       run.at(Role::scratch, work_.scratch);
       std::byte* cache = run.at(Role::saved, work_.cache);
-      return decoder_.decode(ops, weights(Role::weights, b),
-                             reinterpret_cast<const float*>(run.read(Role::tables, work_.tables)),
-                             run.read(Role::input, work_.input), run.at(Role::output, work_.input),
-                             count_, {cache, cache + work_.cache / 2, length_},
+      const model::ForwardMemory memory{
+          .weights = weights(Role::weights, b),
+          .tables = reinterpret_cast<const float*>(run.read(Role::tables, work_.tables)),
+          .input = run.read(Role::input, work_.input),
+          .output = run.at(Role::output, work_.input)};
+      return decoder_.decode(ops, b - 1, memory, count_, {cache, cache + work_.cache / 2, length_},
                              run.carver(Role::work));
     }
     case Op::logits: {

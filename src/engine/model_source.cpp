@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <unordered_map>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/dtype.h"
-#include "base/json.h"
+#include "base/in_quotes.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/weight_files.h"
 #include "ebb/error.h"
+#include "engine/checkpointing.h"
 #include "engine/parameter_store.h"
 #include "io/text_file.h"
 
@@ -21,118 +21,168 @@ namespace {
 
 constexpr std::string_view kPreset = "preset:";
 
-Json read_json(io::FileSystem& files, const std::filesystem::path& path) {
-  return parse_json(io::read_text(files, path, 16 * kMiB), path.string());
+// Where a parameter's values are.
+struct Place {
+  const checkpoint::SafetensorsReader* file = nullptr;
+  const checkpoint::StoredTensor* tensor = nullptr;
+};
+
+std::vector<std::int64_t> shape_of(const model::Parameter& parameter) {
+  return parameter.matrix ? std::vector{parameter.rows, parameter.cols}
+                          : std::vector{parameter.rows};
 }
 
-const checkpoint::StoredTensor& find_tensor(const checkpoint::SafetensorsReader& reader,
-                                            const model::Parameter& parameter) {
-  const checkpoint::StoredTensor* tensor = reader.find(parameter.name);
-  if (tensor == nullptr) {
-    throw FormatError(fmt::format("{}: tensor {} is missing; is config.json of another model?",
-                                  reader.path().string(), parameter.name));
+void check_tensor(const Place& place, const model::Parameter& parameter) {
+  const checkpoint::StoredTensor& tensor = *place.tensor;
+  const std::string where =
+      fmt::format("{}: tensor {}", place.file->path().string(), in_quotes(tensor.name));
+  if (tensor.shape != shape_of(parameter)) {
+    throw FormatError(fmt::format(
+        "{} has shape [{}], but config.json makes it [{}]; the weights are another model's: bring "
+        "config.json and weights from the same folder",
+        where, fmt::join(tensor.shape, ", "), fmt::join(shape_of(parameter), ", ")));
   }
-  const std::vector<std::int64_t> shape =
-      parameter.matrix ? std::vector{parameter.rows, parameter.cols} : std::vector{parameter.rows};
-  if (tensor->shape != shape) {
+  if (!checkpoint::widens_to_float(tensor.type)) {
     throw FormatError(
-        fmt::format("{}: tensor {} has shape [{}], but config.json makes it [{}]; the weights are "
-                    "another model's",
-                    reader.path().string(), parameter.name, fmt::join(tensor->shape, ", "),
-                    fmt::join(shape, ", ")));
+        fmt::format("{} is stored as {}; Ebb reads F32, BF16 and F16. Save the model in one of "
+                    "them, such as save_pretrained after .to(torch.bfloat16).",
+                    where, name_of(tensor.type)));
   }
-  if (tensor->type != checkpoint::StoredType::f32 && tensor->type != checkpoint::StoredType::bf16) {
-    throw FormatError(fmt::format("{}: tensor {} is stored as {}; Ebb reads F32 and BF16",
-                                  reader.path().string(), parameter.name, name_of(tensor->type)));
-  }
-  return *tensor;
 }
 
-void refuse_surplus(const checkpoint::SafetensorsReader& reader,
-                    const model::Parameters& parameters, const model::Config& config) {
-  std::set<std::string_view> known;
-  for (const model::Parameter& parameter : parameters.all) known.insert(parameter.name);
-  // Some files hold a tied head a second time.
-  if (config.tied) known.insert("lm_head.weight");
-  for (const checkpoint::StoredTensor& tensor : reader.tensors()) {
-    if (!known.contains(tensor.name)) {
-      throw FormatError(
-          fmt::format("{}: tensor {} does not belong to a {} model with this config.json",
-                      reader.path().string(), tensor.name, config.family));
+// The place of each parameter, in their order.
+std::vector<Place> find_tensors(const checkpoint::WeightFiles& weights,
+                                const model::Parameters& parameters, const model::Config& config) {
+  std::unordered_map<std::string_view, std::size_t> known;
+  for (const model::Parameter& parameter : parameters.all) {
+    known.emplace(parameter.name, known.size());
+  }
+  std::vector<Place> places(parameters.all.size());
+  for (const checkpoint::SafetensorsReader& file : weights.files()) {
+    for (const checkpoint::StoredTensor& tensor : file.tensors()) {
+      const std::string name = model::canonical_name(config, tensor.name);
+      if (name.empty()) continue;
+      const std::string where =
+          fmt::format("{}: tensor {}", file.path().string(), in_quotes(tensor.name));
+      const auto found = known.find(name);
+      if (found == known.end()) {
+        throw FormatError(
+            fmt::format("{} does not belong to a {} model with this config.json; bring config.json "
+                        "and weights from the same folder",
+                        where, config.family));
+      }
+      Place& place = places[found->second];
+      if (place.tensor != nullptr) {
+        throw FormatError(
+            fmt::format("{} is the parameter {} a second time, after {} in {}; leave "
+                        "one of them out",
+                        where, name, in_quotes(place.tensor->name), place.file->path().string()));
+      }
+      place = {&file, &tensor};
+      check_tensor(place, parameters.all[found->second]);
     }
   }
+  for (std::size_t p = 0; p < places.size(); ++p) {
+    if (places[p].tensor != nullptr) continue;
+    throw FormatError(
+        fmt::format("{}: tensor {} is missing; is config.json of another model? Bring config.json "
+                    "and weights from the same folder, with all its files",
+                    weights.path().string(), parameters.all[p].name));
+  }
+  return places;
 }
 
 }  // namespace
 
-ModelSource find_model(io::FileSystem& files, const std::string& model) {
-  if (model.starts_with(kPreset)) {
-    return {.name = model, .config = model::preset(model.substr(kPreset.size())), .folder = {}};
-  }
+Json read_json(io::FileSystem& files, const std::filesystem::path& path) {
+  return parse_json(io::read_text(files, path, kMiB), path.string());
+}
+
+std::filesystem::path find_model_folder(io::FileSystem& files, const std::string& model) {
   if (!files.is_directory(model)) {
     throw ConfigError(
         fmt::format("--model {}: no such folder. Give a folder with config.json and "
-                    "model.safetensors, the folder "
-                    "of a run, or a preset such as preset:small.",
+                    "model.safetensors, the folder of a run, or a preset such as preset:small.",
                     model));
   }
-  std::filesystem::path folder = model;
-  if (!files.exists(folder / "config.json")) {
-    const auto latest = checkpoint::latest_checkpoint(files, folder);
-    if (!latest) {
-      throw ConfigError(fmt::format(
-          "--model {}: there is neither a config.json nor a checkpoint in this folder. Give a "
-          "model's folder, or the folder of a run that has saved.",
-          model));
-    }
-    folder = *latest;
+  const std::filesystem::path folder = model;
+  if (files.exists(folder / "config.json")) return folder;
+  const auto latest = checkpoint::latest_checkpoint(files, folder);
+  if (!latest) {
+    throw ConfigError(fmt::format(
+        "--model {}: there is neither a config.json nor a checkpoint in this folder. Give a "
+        "model's folder, or the folder of a run that has saved.",
+        model));
   }
-  const std::filesystem::path config = folder / "config.json";
-  return {.name = model,
-          .config = model::parse_config(read_json(files, config), config.string()),
-          .folder = folder};
+  return *latest;
+}
+
+ModelSource find_model(io::FileSystem& files, const std::string& model) {
+  if (model.starts_with(kPreset)) {
+    return {.name = model,
+            .config = model::preset(model.substr(kPreset.size())),
+            .folder = {},
+            .stored_config = {}};
+  }
+  const std::filesystem::path folder = find_model_folder(files, model);
+  const std::filesystem::path path = folder / "config.json";
+  Json json = read_json(files, path);
+  const model::Config config = model::parse_config(json, path.string());
+  return {.name = model, .config = config, .folder = folder, .stored_config = std::move(json)};
+}
+
+void verify_model(io::FileSystem& files, const ModelSource& source) {
+  if (source.folder.empty() || !files.exists(source.folder / checkpoint::kManifestName)) return;
+  checkpoint::verify(files, source.folder,
+                     {.skip = {kStateName, kTrainingName},
+                      .advice = fmt::format("Use a copy or another checkpoint; --no-verify takes "
+                                            "'{}' as it is.",
+                                            source.folder.string())});
 }
 
 DType stored_dtype(io::FileSystem& files, const ModelSource& source) {
   if (source.folder.empty()) return DType::bf16;
-  const checkpoint::SafetensorsReader reader(files, source.weights());
+  const checkpoint::WeightFiles weights(files, source.folder);
   Bytes wide = 0;
   Bytes all = 0;
-  for (const checkpoint::StoredTensor& tensor : reader.tensors()) {
-    all += tensor.bytes;
-    if (tensor.type == checkpoint::StoredType::f32) wide += tensor.bytes;
+  for (const checkpoint::SafetensorsReader& file : weights.files()) {
+    for (const checkpoint::StoredTensor& tensor : file.tensors()) {
+      all += tensor.bytes;
+      if (tensor.type == checkpoint::StoredType::f32) wide += tensor.bytes;
+    }
   }
   return 2 * wide > all ? DType::f32 : DType::bf16;
 }
 
+void check_weights(io::FileSystem& files, const ModelSource& source) {
+  if (source.folder.empty()) return;
+  const checkpoint::WeightFiles weights(files, source.folder);
+  find_tensors(weights, model::parameters_of(source.config), source.config);
+}
+
 void load_weights(io::FileSystem& files, const ModelSource& source,
                   const model::Parameters& parameters, const WeightSink& sink) {
-  const checkpoint::SafetensorsReader reader(files, source.weights());
-  refuse_surplus(reader, parameters, source.config);
+  const checkpoint::WeightFiles weights(files, source.folder);
+  const std::vector<Place> places = find_tensors(weights, parameters, source.config);
+  std::vector<std::byte> stored;
   std::vector<float> values;
-  std::vector<bf16> halves;
-  for (int p = 0; p < static_cast<int>(parameters.all.size()); ++p) {
+  for (int p = 0; p < static_cast<int>(places.size()); ++p) {
     const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
-    const checkpoint::StoredTensor& tensor = find_tensor(reader, parameter);
-    const Bytes element = size_of(tensor.type);
+    const auto [file, tensor] = places[static_cast<std::size_t>(p)];
+    const Bytes element = size_of(tensor->type);
     for (std::int64_t first = 0; first < parameter.count(); first += ParameterStore::kPiece) {
-      const auto n =
-          static_cast<std::size_t>(std::min(ParameterStore::kPiece, parameter.count() - first));
-      values.resize(n);
-      if (tensor.type == checkpoint::StoredType::f32) {
-        reader.read(tensor, first * element, std::as_writable_bytes(std::span(values)));
-      } else {
-        halves.resize(n);
-        reader.read(tensor, first * element, std::as_writable_bytes(std::span(halves)));
-        std::transform(halves.begin(), halves.end(), values.begin(),
-                       [](bf16 half) { return to_float(half); });
-      }
+      const std::int64_t n = std::min(ParameterStore::kPiece, parameter.count() - first);
+      stored.resize(static_cast<std::size_t>(n * element));
+      values.resize(static_cast<std::size_t>(n));
+      file->read(*tensor, first * element, stored);
+      checkpoint::widen(tensor->type, stored, values);
       const auto bad = std::find_if_not(values.begin(), values.end(),
                                         [](float value) { return std::isfinite(value); });
       if (bad != values.end()) {
         throw FormatError(fmt::format(
-            "{}: tensor {} has the value {} at element {}; weights must be finite",
-            reader.path().string(), parameter.name, *bad, first + (bad - values.begin())));
+            "{}: tensor {} has the value {} at element {}; weights must be finite: get the file "
+            "again, or mend the model that was saved",
+            file->path().string(), in_quotes(tensor->name), *bad, first + (bad - values.begin())));
       }
       sink(p, first, values);
     }

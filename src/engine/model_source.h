@@ -1,14 +1,14 @@
-// Where a model comes from: a preset, a folder with config.json and model.safetensors, or a run's
+// Where a model comes from: a preset, a folder with config.json and safetensors files, or a run's
 // folder, which stands for its last checkpoint.
 #pragma once
 
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 
 #include "base/dtype.h"
+#include "base/json.h"
 #include "base/thread_pool.h"
 #include "io/file_system.h"
 #include "model/config.h"
@@ -20,23 +20,39 @@ struct ModelSource {
   std::string name;  // as the user gave it
   model::Config config;
   std::filesystem::path folder;  // empty for a preset
-  std::filesystem::path weights() const { return folder / "model.safetensors"; }
+  Json stored_config;            // all of config.json; null for a preset
 };
+
+// Small JSON files of a model's folder: bounded in size and depth. Throws FormatError or IoError
+// that names the file.
+Json read_json(io::FileSystem& files, const std::filesystem::path& path);
+
+// The folder with config.json that `model` stands for. Throws ConfigError that says what to give.
+std::filesystem::path find_model_folder(io::FileSystem& files, const std::string& model);
 
 // Throws ConfigError, IoError or FormatError that says what is wrong with `model`.
 ModelSource find_model(io::FileSystem& files, const std::string& model);
 
-// The type most of the weights are stored in: fp32 or bf16. bf16 for a preset.
+// Where the folder is a checkpoint: compares all files but the training state with the manifest's
+// checksums. Throws FormatError that names the file.
+void verify_model(io::FileSystem& files, const ModelSource& source);
+
+// The type to compute in when nobody says: fp32 where most of the weights are stored so, else bf16,
+// which is also a preset's.
 DType stored_dtype(io::FileSystem& files, const ModelSource& source);
 
 // Values of a parameter from element `first` on.
 using WeightSink =
     std::function<void(int parameter, std::int64_t first, std::span<const float> values)>;
 
-// Reads the weights tensor by tensor, in pieces of bounded size, as fp32. Missing, misshapen,
-// surplus and not finite ones are FormatErrors that name the tensor.
+// Reads the weights tensor by tensor, in pieces of bounded size, as fp32: besides the pieces no
+// weight is in memory. Missing, misshapen, surplus and not finite ones are FormatErrors that name
+// the file and the tensor.
 void load_weights(io::FileSystem& files, const ModelSource& source,
                   const model::Parameters& parameters, const WeightSink& sink);
+
+// What load_weights finds out from the headers alone.
+void check_weights(io::FileSystem& files, const ModelSource& source);
 
 // Random ones for a preset, made by the pool: a value depends on its parameter's name and index
 // alone.

@@ -27,7 +27,7 @@ void compare(const Json& stored, const Json& given, const std::string& path,
 }  // namespace
 
 Json numerics_key(const Runtime& runtime, const TrainingSettings& s, std::uint64_t seed,
-                  const std::string& data_digest) {
+                  const Json& data) {
   Json schedule = {{"shape", optim::name_of(s.schedule.shape)},
                    {"peak", s.schedule.peak},
                    {"warmup", s.schedule.warmup}};
@@ -39,7 +39,7 @@ Json numerics_key(const Runtime& runtime, const TrainingSettings& s, std::uint64
   }
   const model::Decoder decoder(s.config, s.dtype, s.gradient_type, s.shape);
   return {{"model", model::to_json(s.config, name_of(s.dtype))},
-          {"data", data_digest},
+          {"data", data},
           {"seed", seed},
           {"optimizer",
            {{"rule", "adamw"},

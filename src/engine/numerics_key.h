@@ -12,7 +12,7 @@
 namespace ebb::engine {
 
 Json numerics_key(const Runtime& runtime, const TrainingSettings& settings, std::uint64_t seed,
-                  const std::string& data_digest);
+                  const Json& data);
 
 struct KeyDifference {
   std::string field;  // "optimizer.learning_rate"

@@ -7,6 +7,7 @@ namespace ebb::engine {
 
 void fill_rotary_table(Executor& executor, plan::ObjectId object, const model::Decoder& decoder,
                        std::int64_t positions) {
+  if (decoder.table_bytes(positions) == 0) return;
   constexpr std::int64_t piece = 256;
   std::vector<float> table(static_cast<std::size_t>(decoder.table_bytes(piece)) / sizeof(float));
   std::byte* to = executor.address(object, decoder.table_bytes(positions));

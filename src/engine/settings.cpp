@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "engine/training_data.h"
 
 namespace ebb::engine {
 namespace {
@@ -114,6 +115,7 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
           "0 (at the end) or more");
   require(o.keep >= 0, "--keep", std::to_string(o.keep), "0 (save nothing) or more");
   require(o.state_format == "exact", "--state-format", "'" + o.state_format + "'", "exact");
+  check_data_flags(o);
   require(o.clip >= 0, "--clip", fmt::format("{}", o.clip), "0 (no clipping) or more");
 
   TrainingSettings s;

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "base/json.h"
 #include "ebb/error.h"
 
 namespace ebb::engine {
@@ -33,11 +32,20 @@ StepLog::StepLog(std::filesystem::path path, std::int64_t step) : path_(std::mov
 }
 
 void StepLog::add(const StepReport& report, double seconds) {
-  file_ << Json{{"step", report.step}, {"loss", report.loss},
-                {"norm", report.norm}, {"learning_rate", report.learning_rate},
-                {"seconds", seconds},  {"tokens_per_second", report.tokens_per_second}}
-               .dump()
-        << std::endl;
+  write({{"step", report.step},
+         {"loss", report.loss},
+         {"norm", report.norm},
+         {"learning_rate", report.learning_rate},
+         {"seconds", seconds},
+         {"tokens_per_second", report.tokens_per_second}});
+}
+
+void StepLog::add_validation(std::int64_t step, double loss, std::int64_t tokens) {
+  write({{"step", step}, {"validation_loss", loss}, {"validation_tokens", tokens}});
+}
+
+void StepLog::write(const Json& line) {
+  file_ << line.dump() << std::endl;
   check();
 }
 

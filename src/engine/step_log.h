@@ -1,10 +1,11 @@
-// log.jsonl in the run's folder: one line a step.
+// log.jsonl in the run's folder: one line a step, and one for each validation.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 
+#include "base/json.h"
 #include "ebb/train.h"
 
 namespace ebb::engine {
@@ -15,8 +16,10 @@ class StepLog {
   // leaves the file as it was or as it should be. Throws IoError, as add() does.
   StepLog(std::filesystem::path path, std::int64_t step);
   void add(const StepReport& report, double seconds);
+  void add_validation(std::int64_t step, double loss, std::int64_t tokens);
 
  private:
+  void write(const Json& line);
   void check() const;
 
   std::filesystem::path path_;

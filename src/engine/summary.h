@@ -15,7 +15,12 @@ struct RunFigures {
   std::vector<double> losses;  // of the steps of this run
   std::vector<double> step_seconds;
   std::int64_t tokens = 0;
+  std::int64_t counted_tokens = 0;  // of them, targets that carry loss
+  std::int64_t cut_examples = 0;    // that were longer than a row
+  std::int64_t cut_tokens = 0;      // that they lost
   double seconds_waiting_for_data = 0;
+  std::vector<double> validation_losses;
+  double validation_seconds = 0;
 };
 
 // The lanes must be empty.

@@ -2,6 +2,7 @@
 #include "ebb/train.h"
 
 #include <chrono>
+#include <cmath>
 #include <deque>
 
 #include <fmt/format.h>
@@ -10,31 +11,19 @@
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
 #include "engine/model_source.h"
+#include "engine/model_tokenizer.h"
 #include "engine/numerics_key.h"
 #include "engine/settings.h"
 #include "engine/step_log.h"
 #include "engine/summary.h"
+#include "engine/training_data.h"
 #include "engine/training_run.h"
 #include "io/posix_file_system.h"
 #include "plan/explain.h"
-#include "text/byte_tokenizer.h"
-#include "text/prefetch.h"
-#include "text/text_files.h"
 
 namespace ebb {
 namespace engine {
 namespace {
-
-void check_vocabulary(const model::Config& config, const text::Tokenizer& tokenizer,
-                      const std::string& model) {
-  if (config.vocabulary < tokenizer.vocabulary()) {
-    throw ConfigError(
-        fmt::format("--model {}: its vocabulary of {} is too small for the {} tokenizer's {}; give "
-                    "a model whose vocab_size is at least {}",
-                    model, config.vocabulary, tokenizer.name(), tokenizer.vocabulary(),
-                    tokenizer.vocabulary()));
-  }
-}
 
 // The checkpoint to go on from, if the user asked for one and there is one.
 std::optional<std::filesystem::path> find_start(io::FileSystem& files, const TrainOptions& options,
@@ -89,18 +78,21 @@ class Session {
         observer_(observer),
         runtime_(options.device, check_threads(options.threads)),
         source_(find_model(files_, options.model)),
-        data_({options.data.begin(), options.data.end()}, tokenizer_),
+        tokenizer_(find_tokenizer(source_, options.tokenizer)),
+        companions_(find_companions(files_, source_, tokenizer_.folder, tokenizer_.parts.files)),
         settings_(training_settings(options, source_.config, runtime_.device())),
-        batches_(data_, {.sequence = options.sequence, .rows = options.micro_batch}, options.seed) {
-    check_vocabulary(source_.config, tokenizer_, options.model);
-    key_ = numerics_key(runtime_, settings_, options.seed, data_.digest());
+        data_(options, tokenizer_, source_.config.vocabulary, runtime_.threads(),
+              [&observer](const std::string& text) { observer.note(text); }) {
+    settings_.host_extra += data_.memory_bytes();
+    key_ = numerics_key(runtime_, settings_, options.seed, data_.key());
   }
 
   TrainSummary run() {
     const auto start = find_start(files_, options_, observer_);
-    if (start) restore_state(*start);
-    for (const text::SkippedFile& skipped : data_.skipped()) {
-      observer_.note(fmt::format("Not trained on: {} ({})", skipped.path.string(), skipped.reason));
+    if (start) {
+      restore_state(*start);
+    } else if (options_.verify) {
+      verify_model(files_, source_);
     }
     TrainingRun run(runtime_, settings_);
     observer_.note(plan::explain(run.plan()));
@@ -116,9 +108,11 @@ class Session {
     saved_step_ = start ? state_.step : -1;
     if (start) checkpoint_ = start->string();
 
+    validation_ = data_.validation();
     train_steps(run, log);
     run.finish();
     save(run);
+    validate(run, log);
     return {.steps = state_.step,
             .stopped = stopped_,
             .checkpoint = checkpoint_,
@@ -160,7 +154,7 @@ class Session {
       return;
     }
     const auto accumulate = static_cast<int>(options_.accumulate);
-    text::Prefetcher prefetch(batches_, state_.data_position, kBatchesAhead * accumulate, 1);
+    text::Prefetcher prefetch = data_.batches(state_.data_position);
     auto before = std::chrono::steady_clock::now();
     while (state_.step < options_.steps && !stopped_) {
       std::vector<text::Batch> batches;
@@ -171,15 +165,47 @@ class Session {
       before = now;
       state_.step = run.steps_done();
       state_.data_position = batches.back().position_after;
+      count_data(batches);
       tell(run, log, result, seconds);
       stopped_ = observer_.stop_requested();
+      if (options_.eval_every > 0 && state_.step % options_.eval_every == 0) {
+        validate(run, log);
+        before = std::chrono::steady_clock::now();  // nor is validating training
+      }
       if (options_.save_every > 0 && state_.step % options_.save_every == 0) {
         run.finish();
         save(run);
-        before = std::chrono::steady_clock::now();  // saving is not training
+        before = std::chrono::steady_clock::now();  // and saving is not
       }
     }
     figures_.seconds_waiting_for_data = prefetch.waited_seconds();
+  }
+
+  void validate(TrainingRun& run, StepLog& log) {
+    if (validation_ == nullptr || state_.step == validated_step_) return;
+    const auto start = std::chrono::steady_clock::now();
+    Evaluation all;
+    validation_->rewind();
+    while (const auto batch = validation_->next()) {
+      const Evaluation one = run.evaluate(*batch);
+      all.loss_sum += one.loss_sum;
+      all.counted += one.counted;
+    }
+    if (all.counted == 0) {
+      throw ConfigError(fmt::format(
+          "none of the tokens to validate on counts for the loss; are the prompts longer than "
+          "--sequence {}?",
+          options_.sequence));
+    }
+    const double loss = all.loss_sum / static_cast<double>(all.counted);
+    validated_step_ = state_.step;
+    figures_.validation_losses.push_back(loss);
+    figures_.validation_seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    log.add_validation(state_.step, loss, all.counted);
+    observer_.note(
+        fmt::format("Validation after step {}: loss {:.4f}, perplexity {:.2f}, over {} tokens",
+                    state_.step, loss, std::exp(loss), all.counted));
   }
 
   // What a step that failed leaves behind is on disk.
@@ -193,6 +219,20 @@ class Session {
               ? "No checkpoint was saved yet: --save-every N keeps one every N steps."
               : fmt::format("The last checkpoint is {}: --resume goes on from it.", checkpoint_)));
     }
+  }
+
+  void count_data(std::span<const text::Batch> batches) {
+    const bool told = figures_.cut_examples > 0;
+    for (const text::Batch& batch : batches) {
+      figures_.counted_tokens += batch.counted;
+      figures_.cut_examples += batch.cut_examples;
+      figures_.cut_tokens += batch.cut_tokens;
+    }
+    if (told || figures_.cut_examples == 0) return;
+    observer_.note(fmt::format(
+        "{} of the examples of step {} were longer than --sequence {} and lost {} tokens at their "
+        "ends; there may be more. A larger --sequence keeps them whole, the summary counts all.",
+        figures_.cut_examples, state_.step, options_.sequence, figures_.cut_tokens));
   }
 
   void tell(TrainingRun& run, StepLog& log, const StepResult& result, double seconds) {
@@ -222,7 +262,7 @@ class Session {
   void save(TrainingRun& run) {
     if (state_.step == saved_step_ || options_.keep == 0) return;
     checkpoint_ =
-        save_checkpoint(files_, options_.out, run.store(), source_.config, state_, options_.keep)
+        save_checkpoint(files_, options_.out, run.store(), companions_, state_, options_.keep)
             .string();
     saved_step_ = state_.step;
     observer_.note("Saved " + checkpoint_);
@@ -233,16 +273,18 @@ class Session {
   io::PosixFileSystem files_;
   Runtime runtime_;
   ModelSource source_;
-  text::ByteTokenizer tokenizer_;
-  text::TextFiles data_;
+  ModelTokenizer tokenizer_;
+  Companions companions_;
   TrainingSettings settings_;
-  text::Batches batches_;
+  TrainingData data_;
   Json key_;
   TrainingState state_;
   RunFigures figures_;
   std::deque<double> recent_;
   std::string checkpoint_;
   std::int64_t saved_step_ = -1;
+  std::unique_ptr<text::ValidationBatches> validation_;
+  std::int64_t validated_step_ = -1;
   bool stopped_ = false;
 };
 

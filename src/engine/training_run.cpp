@@ -21,6 +21,23 @@ model::Decoder make_decoder(const TrainingSettings& s) {
   return model::Decoder(s.config, s.dtype, s.gradient_type, s.shape);
 }
 
+// The first micro-batch as far as its loss. The head makes gradients with it, which nobody reads.
+std::vector<plan::TaskId> find_evaluation(const std::vector<plan::Task>& tasks) {
+  std::vector<plan::TaskId> found;
+  bool lost = false;  // past the head
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    const plan::Op op = tasks[t].op;
+    const bool forward = op == plan::Op::load_batch || op == plan::Op::embed ||
+                         op == plan::Op::forward || op == plan::Op::send_input ||
+                         op == plan::Op::fetch_input || op == plan::Op::head;
+    if ((forward && !lost) || op == plan::Op::gather_report) {
+      found.push_back(static_cast<plan::TaskId>(t));
+    }
+    lost = lost || op == plan::Op::head;
+  }
+  return found;
+}
+
 }  // namespace
 
 plan::Plan plan_training(Runtime& runtime, const TrainingSettings& s) {
@@ -71,27 +88,54 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)
   const auto norm = std::find_if(tasks.begin(), tasks.end(),
                                  [](const plan::Task& task) { return task.op == plan::Op::norm; });
   norm_task_ = static_cast<plan::TaskId>(norm - tasks.begin());
+  evaluation_tasks_ = find_evaluation(tasks);
+}
+
+std::int64_t TrainingRun::place(const text::Batch& batch, std::size_t micro) {
+  std::byte* to =
+      executor_.address(plan_.program.homes.host_batches.at(micro), plan_.workload.batch);
+  const Bytes half = plan_.workload.batch / 2;
+  std::memcpy(to, batch.tokens.data(), static_cast<std::size_t>(half));
+  std::memcpy(to + half, batch.targets.data(), static_cast<std::size_t>(half));
+  return std::count_if(batch.targets.begin(), batch.targets.end(),
+                       [](std::int32_t target) { return target >= 0; });
 }
 
 StepResult TrainingRun::step(std::span<const text::Batch> batches) {
   // The step before is past its norm, so its batches have been loaded: their memory is free.
-  for (std::size_t m = 0; m < batches.size(); ++m) {
-    std::byte* to = executor_.address(plan_.program.homes.host_batches.at(m), plan_.workload.batch);
-    const Bytes half = plan_.workload.batch / 2;
-    std::memcpy(to, batches[m].tokens.data(), static_cast<std::size_t>(half));
-    std::memcpy(to + half, batches[m].targets.data(), static_cast<std::size_t>(half));
-  }
   const std::int64_t index = executor_.steps_issued();
   const std::int64_t step = steps_done_ + 1;
+  std::int64_t counted = 0;
+  for (std::size_t m = 0; m < batches.size(); ++m) counted += place(batches[m], m);
+  if (counted == 0) {
+    throw ConfigError(fmt::format(
+        "step {}: none of its {} tokens counts for the loss; are the prompts longer than "
+        "--sequence {}?",
+        step, plan_.workload.tokens * plan_.workload.micro_batches, settings_.shape.sequence));
+  }
   const double rate = learning_rate(step);
   const auto numbers = [&](bool decays) {
     return optim::step_numbers(settings_.adamw, rate, step, decays, settings_.seed);
   };
-  tasks_.set_numbers(index, {.step = step, .decaying = numbers(true), .resting = numbers(false)});
+  tasks_.set_numbers(index, {.step = step,
+                             .counted = counted,
+                             .decaying = numbers(true),
+                             .resting = numbers(false)});
   executor_.issue();
   executor_.wait(norm_task_);
   steps_done_ = step;
   return tasks_.result(index);
+}
+
+Evaluation TrainingRun::evaluate(const text::Batch& batch) {
+  finish();
+  Evaluation result{.counted = place(batch, 0)};
+  StepNumbers numbers;
+  numbers.counted = std::max<std::int64_t>(1, result.counted);
+  tasks_.set_numbers(executor_.steps_issued(), numbers);
+  executor_.run_alone(evaluation_tasks_);
+  std::memcpy(&result.loss_sum, executor_.address(plan_.program.homes.host_report, 8), 8);
+  return result;
 }
 
 Bytes TrainingRun::measured_peak(plan::Tier tier) const {

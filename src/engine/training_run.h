@@ -16,7 +16,7 @@
 #include "optim/rules.h"
 #include "optim/schedule.h"
 #include "plan/planner.h"
-#include "text/batches.h"
+#include "text/data/batch.h"
 
 namespace ebb::engine {
 
@@ -37,6 +37,12 @@ struct TrainingSettings {
   Disturbance disturbance;
 };
 
+// Losses add up over batches; their mean is the sum over the count.
+struct Evaluation {
+  double loss_sum = 0;
+  std::int64_t counted = 0;  // targets that the sum is over
+};
+
 // The plan alone, without taking any memory.
 plan::Plan plan_training(Runtime& runtime, const TrainingSettings& settings);
 
@@ -49,6 +55,9 @@ class TrainingRun {
   // the step may still be under way. Throws the first failure of any lane; the weights and states
   // are then lost unless the failure is a NumericsError.
   StepResult step(std::span<const text::Batch> batches);
+  // The loss of one batch with the weights as they are; nothing else changes. Runs the forward of
+  // the training program itself, so it needs no memory of its own. Waits for what is under way.
+  Evaluation evaluate(const text::Batch& batch);
   // Waits for all that is under way.
   void finish() { executor_.drain(); }
 
@@ -69,6 +78,9 @@ class TrainingRun {
   Bytes measured_peak(plan::Tier tier) const;
 
  private:
+  // Into the memory that the micro-batch is loaded from. Returns the targets that count.
+  std::int64_t place(const text::Batch& batch, std::size_t micro);
+
   TrainingSettings settings_;
   plan::Plan plan_;
   model::Parameters parameters_;
@@ -85,6 +97,7 @@ class TrainingRun {
   Executor executor_;
   ParameterStore store_;
   plan::TaskId norm_task_ = -1;
+  std::vector<plan::TaskId> evaluation_tasks_;
   std::int64_t steps_done_ = 0;
 };
 

@@ -124,20 +124,23 @@ void TrainingTasks::load_batch(TaskRun& run) {
 
 void TrainingTasks::embed(TaskRun& run) {
   decoder_.embed(runtime_.model_ops(), run.read(Role::weights, weights_bytes(run)), ids(run, false),
+                 {.start = 0, .length = decoder_.shape().sequence},
                  run.at(Role::output, work().input));
 }
 
 void TrainingTasks::forward(TaskRun& run) {
   run.at(Role::scratch, work().scratch);
-  decoder_.forward(runtime_.model_ops(), run.read(Role::weights, weights_bytes(run)),
-                   reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
-                   run.read(Role::input, work().input), run.at(Role::output, work().input),
-                   run.carver(Role::saved), run.carver(Role::work));
+  const model::ForwardMemory memory{
+      .weights = run.read(Role::weights, weights_bytes(run)),
+      .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
+      .input = run.read(Role::input, work().input),
+      .output = run.at(Role::output, work().input)};
+  decoder_.forward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
+                   run.carver(Role::work));
 }
 
 void TrainingTasks::head(TaskRun& run) {
   run.at(Role::scratch, work().scratch);
-  const auto tokens = static_cast<double>(work().tokens * work().micro_batches);
   const model::HeadMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
       .embedding = run.read(Role::head_weights, work().blocks[0].parameters * work().weight_bytes),
@@ -145,7 +148,7 @@ void TrainingTasks::head(TaskRun& run) {
       .tied_sum = run.at(Role::tied_sum, work().tied_sum),
       .loss = reinterpret_cast<double*>(run.at(Role::report, 8 * work().micro_batches)) +
               run.task.micro,
-      .scale = static_cast<float>(1.0 / tokens)};
+      .scale = static_cast<float>(1.0 / static_cast<double>(numbers_[slot(run.step)].counted))};
   decoder_.head(runtime_.model_ops(), memory, run.read(Role::input, work().input), ids(run, true),
                 run.at(Role::residual, work().input), run.carver(Role::work));
 }
@@ -158,7 +161,8 @@ void TrainingTasks::backward(TaskRun& run) {
       .input = run.read(Role::input, work().input),
       .residual = run.at(Role::residual, work().input),
       .gradient = run.at(Role::gradient, gradient_bytes(run))};
-  decoder_.backward(runtime_.model_ops(), memory, run.carver(Role::saved), run.carver(Role::work));
+  decoder_.backward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
+                    run.carver(Role::work));
 }
 
 void TrainingTasks::embed_backward(TaskRun& run) {
@@ -268,8 +272,8 @@ void TrainingTasks::norm(TaskRun& run) {
   double loss = 0;
   for (std::int64_t m = 0; m < work().micro_batches; ++m)
     loss += reinterpret_cast<double*>(report)[m];
-  const auto tokens = static_cast<double>(work().tokens * work().micro_batches);
-  results_[slot(run.step)] = {.loss = loss / tokens, .norm = norm.value};
+  results_[slot(run.step)] = {.loss = loss / static_cast<double>(numbers_[slot(run.step)].counted),
+                              .norm = norm.value};
   *reinterpret_cast<StepScale*>(run.at(Role::host_scale, sizeof(StepScale))) = norm.scale;
   if (norm.scale.apply == 0) {
     const std::int64_t bad = norm.first_bad_tensor;

@@ -19,7 +19,8 @@ namespace ebb::engine {
 
 // What differs from step to step.
 struct StepNumbers {
-  std::int64_t step = 0;  // from 1
+  std::int64_t step = 0;     // from 1
+  std::int64_t counted = 0;  // targets that the loss is the mean of, over all micro-batches
   kernels::Step decaying;
   kernels::Step resting;
 };
@@ -59,6 +60,8 @@ class TrainingTasks {
   const plan::Workload& work() const { return plan_.workload; }
   const plan::Block& block(const TaskRun& run) const;
   const plan::Chunk& chunk(const TaskRun& run) const;
+  // Of a transformer block: the embedding's is before the first.
+  static std::int64_t layer(const TaskRun& run) { return run.task.block - 1; }
   Bytes weights_bytes(const TaskRun& run) const;
   Bytes gradient_bytes(const TaskRun& run) const;
   std::span<const std::int32_t> ids(TaskRun& run, bool targets) const;

@@ -1,6 +1,7 @@
 #include "engine/workload.h"
 
 #include <algorithm>
+#include <map>
 
 #include "kernels/counting_ops.h"
 #include "kernels/optimizer_ops.h"
@@ -23,31 +24,34 @@ class Measurer {
 
   void embedding(plan::Block& block) {
     const auto ids = no_ids(decoder_.shape().tokens());
-    block.forward = cost([&] { decoder_.embed(ops_, nowhere(), ids, nowhere()); });
+    block.forward = cost([&] {
+      decoder_.embed(ops_, nowhere(), ids, {.start = 0, .length = decoder_.shape().sequence},
+                     nowhere());
+    });
     Carver work = Carver::measuring();
     block.backward =
         cost([&] { decoder_.embed_backward(ops_, ids, nowhere(), nowhere(), nowhere(), work); });
     block.backward_work = work.used();
   }
 
-  void transformer(plan::Block& block) {
+  void transformer(plan::Block& block, std::int64_t layer) {
     const auto* tables = reinterpret_cast<const float*>(nowhere());
     Carver saved = Carver::measuring();
     Carver forward_work = Carver::measuring();
-    block.forward = cost([&] {
-      decoder_.forward(ops_, nowhere(), tables, nowhere(), nowhere(), saved, forward_work);
-    });
+    model::ForwardMemory memory{
+        .weights = nowhere(), .tables = tables, .input = nowhere(), .output = nowhere()};
+    block.forward = cost([&] { decoder_.forward(ops_, layer, memory, saved, forward_work); });
     block.saved = saved.used();
     block.forward_work = forward_work.used();
     Carver again = Carver::measuring();
     Carver again_work = Carver::measuring();
-    block.recompute = cost(
-        [&] { decoder_.forward(ops_, nowhere(), tables, nowhere(), nullptr, again, again_work); });
+    memory.output = nullptr;
+    block.recompute = cost([&] { decoder_.forward(ops_, layer, memory, again, again_work); });
     block.recompute_work = again_work.used();
     Carver backward_saved = Carver::measuring();
     Carver backward_work = Carver::measuring();
     block.backward = cost([&] {
-      decoder_.backward(ops_,
+      decoder_.backward(ops_, layer,
                         {.weights = nowhere(),
                          .tables = tables,
                          .input = nowhere(),
@@ -104,18 +108,24 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
   Measurer measure(decoder, backend);
   measure.embedding(work.blocks.front());
   measure.head(work.blocks.back());
-  // The transformer blocks are alike: one is measured.
-  plan::Block& first = work.blocks[1];
-  measure.transformer(first);
-  for (std::size_t b = 2; b + 1 < work.blocks.size(); ++b) {
+  // Transformer blocks differ in their windows at most: one of each is measured.
+  std::map<std::int64_t, const plan::Block*> measured;
+  for (std::size_t b = 1; b + 1 < work.blocks.size(); ++b) {
     plan::Block& block = work.blocks[b];
-    block.forward = first.forward;
-    block.recompute = first.recompute;
-    block.backward = first.backward;
-    block.saved = first.saved;
-    block.forward_work = first.forward_work;
-    block.recompute_work = first.recompute_work;
-    block.backward_work = first.backward_work;
+    const auto layer = static_cast<std::int64_t>(b) - 1;
+    const plan::Block*& like = measured[decoder.config().window(layer)];
+    if (like == nullptr) {
+      measure.transformer(block, layer);
+      like = &block;
+      continue;
+    }
+    block.forward = like->forward;
+    block.recompute = like->recompute;
+    block.backward = like->backward;
+    block.saved = like->saved;
+    block.forward_work = like->forward_work;
+    block.recompute_work = like->recompute_work;
+    block.backward_work = like->backward_work;
   }
 
   work.micro_batches = shape.accumulate;

@@ -24,7 +24,13 @@ double vector_bytes(std::int64_t count, DType type) {
 // Pairs of a query and a key it sees, over all heads and sequences.
 double visible_pairs(const AttentionShape& shape) {
   const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys);
-  const double per_head = queries * (keys - queries) + queries * (queries + 1) / 2;
+  double per_head = queries * (keys - queries) + queries * (queries + 1) / 2;
+  if (shape.window > 0 && shape.window < shape.keys) {
+    // The last queries miss one key, two keys, ... as far as there are queries.
+    const auto missed = static_cast<double>(shape.keys - shape.window);
+    const double misses = std::min(queries, missed);
+    per_head -= misses * missed - misses * (misses - 1) / 2;
+  }
   return per_head * static_cast<double>(shape.batch * shape.heads);
 }
 
@@ -50,25 +56,36 @@ void CountingOps::column_sums(void*, DType type, ConstView x) {
   add(elements(x), bytes_of(x) + vector_bytes(x.cols, type));
 }
 
-void CountingOps::embed(View out, ConstView, std::span<const std::int32_t> ids) {
-  add(0, 2 * bytes_of(out) + 4.0 * static_cast<double>(ids.size()));
+void CountingOps::add_row(View x, const void*) {
+  add(elements(x), 2 * bytes_of(x) + vector_bytes(x.cols, x.type));
 }
 
-void CountingOps::embed_backward(View, ConstView dy, std::span<const std::int32_t> ids) {
+void CountingOps::embed(View out, ConstView, std::span<const std::int32_t> ids, float scale) {
+  add(scale == 1.0f ? 0 : elements(out), 2 * bytes_of(out) + 4.0 * static_cast<double>(ids.size()));
+}
+
+void CountingOps::embed_backward(View, ConstView dy, std::span<const std::int32_t> ids,
+                                 float scale) {
   // The rows of the sums that are touched are read and written.
-  add(elements(dy), bytes_of(dy) + 8 * elements(dy) + 4.0 * static_cast<double>(ids.size()));
+  add(elements(dy) * (scale == 1.0f ? 1 : 2),
+      bytes_of(dy) + 8 * elements(dy) + 4.0 * static_cast<double>(ids.size()));
 }
 
-void CountingOps::rms_norm(View y, float*, bool rstd_given, ConstView x, const void*, float) {
-  const auto rows = static_cast<double>(x.rows);
-  add(elements(x) * (rstd_given ? 2 : 4) + (rstd_given ? 0 : 3 * rows),
-      bytes_of(x, y) + 4 * rows + vector_bytes(x.cols, x.type));
+void CountingOps::norm(View y, float*, bool stats_given, ConstView x, const void*, const void* bias,
+                       const Norm& norm) {
+  const double extra = (norm.kind == Norm::Kind::layer ? 1 : 0) + (bias ? 1 : 0);
+  const auto stats = static_cast<double>(norm.stats(x.rows));
+  add(elements(x) * ((stats_given ? 2 : 4) + extra) + (stats_given ? 0 : 3 * stats),
+      bytes_of(x, y) + 4 * stats + vector_bytes(x.cols / norm.groups, x.type) * (bias ? 2 : 1));
 }
 
-void CountingOps::rms_norm_backward(View dx, void*, DType dweight_type, ConstView dy, ConstView x,
-                                    const float*, const void*) {
-  add(elements(x) * 11, bytes_of(dx, dx, dy, x) + 4.0 * static_cast<double>(x.rows) +
-                            vector_bytes(x.cols, x.type) + vector_bytes(x.cols, dweight_type));
+void CountingOps::norm_backward(const NormGradients& to, ConstView dy, ConstView x, const float*,
+                                const void*, const Norm& norm) {
+  const std::int64_t width = x.cols / norm.groups;
+  add(elements(x) * (11 + (norm.kind == Norm::Kind::layer ? 3 : 0) + (to.dbias ? 1 : 0)),
+      bytes_of(to.dx, dy, x) + (to.add ? bytes_of(to.dx) : 0.0) +
+          4.0 * static_cast<double>(norm.stats(x.rows)) + vector_bytes(width, x.type) +
+          vector_bytes(width, to.type) * (to.dbias ? 2 : 1));
 }
 
 void CountingOps::rope(View x, const float*, const RopeShape& shape) {
@@ -93,10 +110,12 @@ void CountingOps::attention_backward(View dq, View dk, View dv, ConstView dout, 
   need(backend_.attention_scratch(q.type, shape, true));
 }
 
-void CountingOps::swiglu(View h, ConstView gate_up) { add(5 * elements(h), bytes_of(h, gate_up)); }
+void CountingOps::activate(View h, ConstView x, Activation) {
+  add((x.cols == h.cols ? 4 : 5) * elements(h), bytes_of(h, x));
+}
 
-void CountingOps::swiglu_backward(View dgate_up, ConstView dh, ConstView gate_up) {
-  add(10 * elements(dh), bytes_of(dgate_up, dh, gate_up));
+void CountingOps::activate_backward(View dx, ConstView dh, ConstView x, Activation) {
+  add((x.cols == dh.cols ? 7 : 10) * elements(dh), bytes_of(dx, dh, x));
 }
 
 void CountingOps::cross_entropy(View dlogits, float*, ConstView logits,

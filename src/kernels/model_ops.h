@@ -48,9 +48,9 @@ struct MatmulOptions {
 };
 
 // Causal attention of `queries` new positions over `keys` positions that end at the same place:
-// query i sees keys 0 .. keys - queries + i. Rows are batch-major: row = batch * length + position.
-// Head h reads columns [h * head_dim, (h + 1) * head_dim) of its operand; query head h uses key and
-// value head h / (heads / kv_heads).
+// query i sees keys 0 .. keys - queries + i, of which only the last `window` where there is one.
+// Rows are batch-major: row = batch * length + position. Head h reads columns [h * head_dim, (h +
+// 1) * head_dim) of its operand; query head h uses key and value head h / (heads / kv_heads).
 struct AttentionShape {
   std::int64_t batch = 1;
   std::int64_t queries = 0;
@@ -59,6 +59,40 @@ struct AttentionShape {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   float scale = 1.0f;
+  std::int64_t window = 0;  // keys that a query sees, itself included; 0: all before it
+};
+
+// How rows are normalised. A row is `groups` runs of cols / groups elements, each normalised by
+// itself with the same weight (the heads of a projection); usually it is one.
+struct Norm {
+  enum class Kind {
+    rms,   // stats: rstd
+    layer  // the mean is taken off first; stats: mean, rstd
+  };
+  Kind kind = Kind::rms;
+  float epsilon = 1e-6f;
+  float weight_offset = 0.0f;  // added to every weight: some files store the distance from 1
+  std::int64_t groups = 1;
+
+  // Floats of stats for so many rows: one group after the other, row by row.
+  std::int64_t stats(std::int64_t rows) const {
+    return rows * groups * (kind == Kind::layer ? 2 : 1);
+  }
+};
+
+// Where a norm's backward puts the gradients.
+struct NormGradients {
+  View dx;
+  bool add = true;          // dx holds the residual's gradient on entry; else dx may be dy's memory
+  void* dweight = nullptr;  // cols / groups elements of `type`
+  void* dbias = nullptr;    // null where there is none
+  DType type = DType::f32;
+};
+
+enum class Activation {
+  silu,       // x / (1 + exp(-x))
+  gelu,       // x / 2 (1 + erf(x / sqrt(2)))
+  gelu_tanh,  // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 };
 
 class ModelOps {
@@ -73,19 +107,24 @@ class ModelOps {
   // out[j] = sum over rows of x[i][j]; `type` is out's element type.
   virtual void column_sums(void* out, DType type, ConstView x) = 0;
 
-  // out[i] = table[ids[i]]. Ids are within the table: the caller has checked them.
-  virtual void embed(View out, ConstView table, std::span<const std::int32_t> ids) = 0;
-  // sums[ids[i]] += dy[i] in the order of i; sums is f32 with the table's shape.
-  virtual void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids) = 0;
+  // Every row of x gets `row` added: cols elements of x's type.
+  virtual void add_row(View x, const void* row) = 0;
 
-  // y = x * rstd * weight, rstd[i] = 1 / sqrt(mean(x[i]^2) + epsilon) (f32, one per row). With
-  // `rstd_given`, rstd is read instead of written.
-  virtual void rms_norm(View y, float* rstd, bool rstd_given, ConstView x, const void* weight,
-                        float epsilon) = 0;
-  // dx += the gradient through the norm (dx holds the residual's gradient on entry).
-  // dweight[j] = sum over rows of dy[i][j] * x[i][j] * rstd[i], stored as `dweight_type`.
-  virtual void rms_norm_backward(View dx, void* dweight, DType dweight_type, ConstView dy,
-                                 ConstView x, const float* rstd, const void* weight) = 0;
+  // out[i] = table[ids[i]] * scale. Ids are within the table: the caller has checked them.
+  virtual void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale) = 0;
+  // sums[ids[i]] += dy[i] * scale in the order of i; sums is f32 with the table's shape. The
+  // product is rounded to f32 before it is added.
+  virtual void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,
+                              float scale) = 0;
+
+  // y = (x - mean) * rstd * (weight + weight_offset) + bias, with mean 0 and no bias for Kind::rms;
+  // rstd = 1 / sqrt(mean((x - mean)^2) + epsilon). `weight` and `bias` have cols / groups elements
+  // of x's type. `stats` are written, or read where they are given. y may be x's memory.
+  virtual void norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
+                    const void* bias, const Norm& norm) = 0;
+  // dweight[j] = the sum over rows and groups of dy * (x - mean) * rstd, dbias[j] that of dy.
+  virtual void norm_backward(const NormGradients& to, ConstView dy, ConstView x, const float* stats,
+                             const void* weight, const Norm& norm) = 0;
 
   // Rotates pairs (j, j + head_dim / 2) of each of `heads` heads in place. The row at position p
   // uses table[p][j] = {cos, sin} (f32 pairs, head_dim / 2 of them a position); row i has position
@@ -108,10 +147,11 @@ class ModelOps {
                                   ConstView k, ConstView v, ConstView out, const float* log_sums,
                                   const AttentionShape& shape) = 0;
 
-  // h[i][j] = silu(gate_up[i][j]) * gate_up[i][F + j], with F = h.cols.
-  virtual void swiglu(View h, ConstView gate_up) = 0;
-  // May run in place: dgate_up may be gate_up's memory.
-  virtual void swiglu_backward(View dgate_up, ConstView dh, ConstView gate_up) = 0;
+  // h = act(x), where x is as wide as h; where x is twice as wide it is gate and up side by side:
+  // h[i][j] = act(x[i][j]) * x[i][F + j], with F = h.cols.
+  virtual void activate(View h, ConstView x, Activation activation) = 0;
+  // May run in place: dx may be x's memory.
+  virtual void activate_backward(View dx, ConstView dh, ConstView x, Activation activation) = 0;
 
   // For each row: losses[i] = -log softmax(logits[i])[targets[i]] and
   // dlogits[i] = (softmax(logits[i]) - onehot(targets[i])) * scale. A negative target gives zeros.

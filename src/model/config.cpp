@@ -1,171 +1,182 @@
 #include "model/config.h"
 
+#include <array>
+#include <cstdlib>
+
 #include <fmt/format.h>
 
+#include "base/in_quotes.h"
 #include "ebb/error.h"
+#include "model/families/family.h"
 
 namespace ebb::model {
 namespace {
 
-// Reads fields of a config.json with errors that name the file and the field.
-class Fields {
- public:
-  Fields(const Json& json, std::string_view where) : json_(json), where_(where) {
-    if (!json.is_object()) {
-      throw FormatError(
-          fmt::format("{}: expected a JSON object with the model's configuration", where));
-    }
-  }
+using Activation = Config::Activation;
 
-  bool has(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
+// The kernels' attention keeps a head in registers or in shared memory.
+constexpr std::int64_t kMostHeadDim = 256;
+constexpr std::int64_t kMostWidth = std::int64_t{1} << 24;
 
-  std::int64_t integer(const char* key) const {
-    if (!has(key)) throw FormatError(fmt::format("{}: '{}' is missing", where_, key));
-    if (!json_.at(key).is_number_integer()) wrong(key, "a whole number");
-    return json_.at(key).get<std::int64_t>();
-  }
-  std::int64_t integer(const char* key, std::int64_t otherwise) const {
-    return has(key) ? integer(key) : otherwise;
-  }
-  double number(const char* key, double otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!json_.at(key).is_number()) wrong(key, "a number");
-    return json_.at(key).get<double>();
-  }
-  bool boolean(const char* key, bool otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!json_.at(key).is_boolean()) wrong(key, "true or false");
-    return json_.at(key).get<bool>();
-  }
-  std::string string(const char* key, std::string otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!json_.at(key).is_string()) wrong(key, "a string");
-    return json_.at(key).get<std::string>();
-  }
-  const Json* object(const char* key) const {
-    return has(key) && json_.at(key).is_object() ? &json_.at(key) : nullptr;
-  }
-
- private:
-  [[noreturn]] void wrong(const char* key, std::string_view expected) const {
-    throw FormatError(fmt::format("{}: '{}' should be {}, found {}", where_, key, expected,
-                                  json_.at(key).dump().substr(0, 80)));
-  }
-
-  const Json& json_;
-  std::string_view where_;
+struct ActivationName {
+  std::string_view name;
+  Activation activation;
 };
+// The first name of an activation is the one that is written.
+constexpr std::array kActivations = {ActivationName{"silu", Activation::silu},
+                                     ActivationName{"swish", Activation::silu},
+                                     ActivationName{"gelu", Activation::gelu},
+                                     ActivationName{"gelu_pytorch_tanh", Activation::gelu_tanh},
+                                     ActivationName{"gelu_new", Activation::gelu_tanh}};
 
-[[noreturn]] void refuse(std::string_view where, std::string_view what) {
-  throw ConfigError(fmt::format(
-      "{}: {}. Ebb computes the Llama and Qwen2.5 families (model_type 'llama' or 'qwen2').", where,
-      what));
+Activation read_activation(const Fields& fields, const char* key, Activation otherwise) {
+  const std::string name = fields.string(key, "");
+  if (name.empty()) return otherwise;
+  for (const ActivationName& known : kActivations) {
+    if (known.name == name) return known.activation;
+  }
+  fields.refuse(fmt::format("{} {} is not supported", key, in_quotes(name)));
 }
 
-double read_rope_theta(const Fields& fields, std::string_view where) {
-  double theta = fields.number("rope_theta", 10000.0);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const Json* rope = fields.object(key);
-    if (rope == nullptr) continue;
-    const Fields inner(*rope, where);
-    const std::string type = inner.string("rope_type", inner.string("type", "default"));
-    if (type != "default")
-      refuse(where, fmt::format("{} of type '{}' is not supported", key, type));
-    theta = inner.number("rope_theta", theta);
+std::string_view name_of(Activation activation) {
+  for (const ActivationName& known : kActivations) {
+    if (known.activation == activation) return known.name;
   }
-  return theta;
+  return {};
+}
+
+void read_shapes(const Fields& fields, const ShapeFields& names, Config& config) {
+  config.hidden = fields.integer(names.hidden);
+  config.layers = fields.integer(names.layers);
+  config.heads = fields.integer(names.heads);
+  config.kv_heads = names.kv_heads ? fields.integer(names.kv_heads, config.heads) : config.heads;
+  if (config.head_dim == 0 && config.heads > 0) config.head_dim = config.hidden / config.heads;
+  if (names.head_dim) config.head_dim = fields.integer(names.head_dim, config.head_dim);
+  // Only a family whose MLP has no gate leaves its width to be four times the model's.
+  if (config.gated || fields.has(names.intermediate)) {
+    config.intermediate = fields.integer(names.intermediate);
+  } else if (std::abs(config.hidden) <= kMostWidth) {
+    config.intermediate = 4 * config.hidden;
+  }
+  config.vocabulary = fields.integer(names.vocabulary);
+  config.max_positions = fields.integer(names.max_positions, config.max_positions);
+  config.norm_epsilon = fields.number(names.norm_epsilon, config.norm_epsilon);
+  config.activation = read_activation(fields, names.activation, config.activation);
+  config.initializer_range = fields.number("initializer_range", 0.02);
+  config.tied = fields.boolean("tie_word_embeddings", config.tied);
+}
+
+// Models whose names suggest a family that they are not.
+void refuse_relatives(const Fields& fields, std::string_view type) {
+  if (type.starts_with("gemma")) {
+    fields.refuse(fmt::format(
+        "model_type {} is not supported: of the Gemma models Ebb computes the first, 'gemma', "
+        "alone, which has no soft caps and no norms behind its layers",
+        in_quotes(type)));
+  }
+  if (type.find("moe") != type.npos || type == "mixtral") {
+    fields.refuse(fmt::format("model_type {} is not supported: mixtures of experts are not",
+                              in_quotes(type)));
+  }
 }
 
 }  // namespace
 
 Config parse_config(const Json& json, std::string_view where) {
   const Fields fields(json, where);
-  Config config;
-  config.family = fields.string("model_type", "");
-  if (config.family != "llama" && config.family != "qwen2") {
-    refuse(where, fmt::format("model_type '{}' is not supported", config.family));
+  const std::string type = fields.string("model_type", "");
+  const Family* found = find_family(type);
+  if (found == nullptr) {
+    refuse_relatives(fields, type);
+    fields.refuse(fmt::format("model_type {} is not supported", in_quotes(type)));
   }
-  if (const auto act = fields.string("hidden_act", "silu"); act != "silu") {
-    refuse(where, fmt::format("hidden_act '{}' is not supported", act));
+  if (fields.has("quantization_config")) {
+    fields.refuse("quantization_config: quantized weights are not supported");
   }
-  if (fields.boolean("use_sliding_window", false))
-    refuse(where, "use_sliding_window is not supported");
-  if (fields.boolean("mlp_bias", false)) refuse(where, "mlp_bias is not supported");
-  if (config.family == "llama" && fields.boolean("attention_bias", false)) {
-    refuse(where, "attention_bias with model_type 'llama' is not supported");
-  }
-  config.hidden = fields.integer("hidden_size");
-  config.layers = fields.integer("num_hidden_layers");
-  config.heads = fields.integer("num_attention_heads");
-  config.kv_heads = fields.integer("num_key_value_heads", config.heads);
-  config.head_dim = fields.integer("head_dim", config.heads > 0 ? config.hidden / config.heads : 0);
-  config.intermediate = fields.integer("intermediate_size");
-  config.vocabulary = fields.integer("vocab_size");
-  config.max_positions = fields.integer("max_position_embeddings", 2048);
-  config.rope_theta = read_rope_theta(fields, where);
-  config.norm_epsilon = fields.number("rms_norm_eps", 1e-6);
-  config.initializer_range = fields.number("initializer_range", 0.02);
-  config.qkv_bias = config.family == "qwen2";
-  config.tied = fields.boolean("tie_word_embeddings", false);
+  Config config{.family = type, .max_positions = 2048, .norm_epsilon = 1e-6};
+  found->features(config);
+  read_shapes(fields, found->fields, config);
+  found->read(fields, config);
   check(config, where);
   return config;
 }
 
 Json to_json(const Config& config, std::string_view dtype) {
-  const bool qwen = config.family == "qwen2";
-  return {{"architectures", {qwen ? "Qwen2ForCausalLM" : "LlamaForCausalLM"}},
-          {"model_type", config.family},
-          {"hidden_act", "silu"},
-          {"hidden_size", config.hidden},
-          {"num_hidden_layers", config.layers},
-          {"num_attention_heads", config.heads},
-          {"num_key_value_heads", config.kv_heads},
-          {"head_dim", config.head_dim},
-          {"intermediate_size", config.intermediate},
-          {"vocab_size", config.vocabulary},
-          {"max_position_embeddings", config.max_positions},
-          {"rope_theta", config.rope_theta},
-          {"rms_norm_eps", config.norm_epsilon},
-          {"initializer_range", config.initializer_range},
-          {"tie_word_embeddings", config.tied},
-          {"torch_dtype", dtype == "fp32" ? "float32" : "bfloat16"}};
+  const Family& own = family(config.family);
+  const ShapeFields& names = own.fields;
+  Json json{{"architectures", {own.architecture}},
+            {"model_type", config.family},
+            {names.activation, name_of(config.activation)},
+            {names.hidden, config.hidden},
+            {names.layers, config.layers},
+            {names.heads, config.heads}};
+  if (names.kv_heads) json[names.kv_heads] = config.kv_heads;
+  if (names.head_dim) json[names.head_dim] = config.head_dim;
+  json[names.intermediate] = config.intermediate;
+  json[names.vocabulary] = config.vocabulary;
+  json[names.max_positions] = config.max_positions;
+  json[names.norm_epsilon] = config.norm_epsilon;
+  json["initializer_range"] = config.initializer_range;
+  own.write(config, json);
+  json["tie_word_embeddings"] = config.tied;
+  json["dtype"] = dtype == "fp32" ? "float32" : "bfloat16";
+  json["torch_dtype"] = json["dtype"];  // the name older readers know
+  return json;
 }
 
 void check(const Config& config, std::string_view where) {
+  const ShapeFields& names = family(config.family).fields;
   const auto require = [&](bool good, std::string_view what) {
     if (!good) throw ConfigError(fmt::format("{}: {}", where, what));
   };
-  constexpr std::int64_t most = std::int64_t{1} << 24;
-  for (const auto& [name, value] : {std::pair{"hidden_size", config.hidden},
-                                    {"num_hidden_layers", config.layers},
-                                    {"num_attention_heads", config.heads},
-                                    {"num_key_value_heads", config.kv_heads},
-                                    {"head_dim", config.head_dim},
-                                    {"intermediate_size", config.intermediate},
-                                    {"vocab_size", config.vocabulary},
-                                    {"max_position_embeddings", config.max_positions}}) {
+  constexpr std::int64_t most = kMostWidth;
+  for (const auto& [name, value] : {std::pair{names.hidden, config.hidden},
+                                    {names.layers, config.layers},
+                                    {names.heads, config.heads},
+                                    {names.kv_heads, config.kv_heads},
+                                    {names.head_dim, config.head_dim},
+                                    {names.intermediate, config.intermediate},
+                                    {names.vocabulary, config.vocabulary},
+                                    {names.max_positions, config.max_positions}}) {
+    if (name == nullptr) continue;  // follows from the others
     require(value >= 1 && value <= most,
             fmt::format("'{}' is {}; it should be between 1 and {}", name, value, most));
   }
   // A name for every parameter of every block is made; a word in a file must not make billions.
   require(config.layers <= 4096,
-          fmt::format("'num_hidden_layers' is {}; at most 4096 are expected", config.layers));
-  require(config.query_width() <= most,
-          fmt::format("num_attention_heads x head_dim is {}; at most {} is expected",
-                      config.query_width(), most));
+          fmt::format("'{}' is {}; at most 4096 are expected", names.layers, config.layers));
+  require(config.query_width() <= most, fmt::format("{} x head_dim is {}; at most {} is expected",
+                                                    names.heads, config.query_width(), most));
   const auto hidden = static_cast<double>(config.hidden);
   const double parameters =
-      2 * hidden * static_cast<double>(config.vocabulary) +
+      hidden * static_cast<double>(2 * config.vocabulary + config.max_positions) +
       static_cast<double>(config.layers) * hidden *
           static_cast<double>(config.qkv_width() + config.query_width() + 3 * config.intermediate);
   require(parameters < 1e13,
           fmt::format("the shapes make {:.1e} parameters; at most 1e13 are expected", parameters));
   require(config.heads % config.kv_heads == 0,
-          fmt::format("num_attention_heads ({}) should be a multiple of num_key_value_heads ({})",
+          fmt::format("{} ({}) should be a multiple of num_key_value_heads ({})", names.heads,
                       config.heads, config.kv_heads));
+  require(config.head_dim <= kMostHeadDim,
+          fmt::format("head_dim ({}) should be at most {}: attention has no wider heads",
+                      config.head_dim, kMostHeadDim));
+  if (names.head_dim == nullptr) {
+    require(config.query_width() == config.hidden,
+            fmt::format("{} ({}) should be a multiple of {} ({})", names.hidden, config.hidden,
+                        names.heads, config.heads));
+  }
+  require(config.norm_epsilon >= 0, fmt::format("{} should not be negative", names.norm_epsilon));
+  require(
+      config.windows.empty() || config.windows.size() == static_cast<std::size_t>(config.layers),
+      fmt::format("there are {} windows for {} layers", config.windows.size(), config.layers));
+  if (config.positions == Config::Positions::learned) return;
   require(config.head_dim % 2 == 0, fmt::format("head_dim ({}) should be even", config.head_dim));
-  require(config.rope_theta > 0 && config.norm_epsilon >= 0,
-          "rope_theta should be positive and rms_norm_eps not negative");
+  require(config.rope_theta > 0, "rope_theta should be positive");
+  const RopeScaling& scaling = config.rope_scaling;
+  require(scaling.factor > 0, "the factor of rope_scaling should be positive");
+  require(scaling.low > 0 && scaling.high > scaling.low && scaling.original > 0,
+          "in rope_scaling, low_freq_factor and original_max_position_embeddings should be "
+          "positive and high_freq_factor above low_freq_factor");
 }
 
 }  // namespace ebb::model

@@ -1,46 +1,26 @@
+// Training: forward and backward of the embedding, a block and the head.
 #include "model/decoder.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "model/views.h"
 
 namespace ebb::model {
 
-using kernels::AttentionShape;
 using kernels::ConstView;
 using kernels::View;
 
-namespace {
-
-View columns(View view, std::int64_t first, std::int64_t count) {
-  view.data = static_cast<std::byte*>(view.data) + first * size_of(view.type);
-  view.cols = count;
-  return view;
-}
-
-template <class V>
-V rows_of(V view, std::int64_t first, std::int64_t count) {
-  const Bytes skip = first * view.stride * size_of(view.type);
-  if constexpr (std::is_same_v<V, View>) {
-    view.data = static_cast<std::byte*>(view.data) + skip;
-  } else {
-    view.data = static_cast<const std::byte*>(view.data) + skip;
-  }
-  view.rows = count;
-  return view;
-}
-
-}  // namespace
-
-// What a block keeps for its backward. Norm outputs and the product of gate and up are cheap to
-// make again from these.
+// What a block keeps for its backward. Norm outputs and the MLP's product are cheap to make again
+// from these.
 struct Decoder::Saved {
-  float* input_rstd;
-  View qkv;  // rotated
+  float* input_stats;
+  View qkv;         // q and k rotated; with qk_norm as they were projected
+  float* qk_stats;  // with qk_norm
   View attended;
   float* log_sums;
   View middle;  // the residual stream between attention and MLP
-  float* middle_rstd;
-  View gate_up;
+  float* middle_stats;
+  View up;  // gate and up, where there is a gate
 };
 
 Decoder::Decoder(const Config& config, DType dtype, DType gradient_type, Shape shape)
@@ -48,147 +28,74 @@ Decoder::Decoder(const Config& config, DType dtype, DType gradient_type, Shape s
       dtype_(dtype),
       gradient_type_(gradient_type),
       shape_(shape),
-      offsets_(block_offsets(config)) {}
+      places_(block_places(config)),
+      norm_{.kind = config.norm,
+            .epsilon = static_cast<float>(config.norm_epsilon),
+            .weight_offset = static_cast<float>(config.norm_offset)} {}
 
 std::int64_t Decoder::head_slice() const {
-  constexpr Bytes logits_bytes = 256 * kMiB;
+  // A thousand tokens of a vocabulary of 150,000: with fewer, the sum of the table's gradient is
+  // read and written so often that memory bounds its products.
+  constexpr Bytes logits_bytes = 640 * kMiB;
   const std::int64_t fits =
       std::max<std::int64_t>(64, logits_bytes / (4 * config_.vocabulary) / 64 * 64);
   return std::min({shape_.tokens(), fits, std::int64_t{1024}});
 }
 
-Bytes Decoder::table_bytes(std::int64_t positions) const {
-  return positions * config_.head_dim * 4;
-}
-
-void Decoder::fill_table(float* table, std::int64_t first, std::int64_t count) const {
-  const std::int64_t half = config_.head_dim / 2;
-  for (std::int64_t j = 0; j < half; ++j) {
-    const double exponent = 2.0 * static_cast<double>(j) / static_cast<double>(config_.head_dim);
-    const double frequency = std::pow(config_.rope_theta, -exponent);
-    for (std::int64_t p = 0; p < count; ++p) {
-      const double angle = static_cast<double>(first + p) * frequency;
-      table[(p * half + j) * 2] = static_cast<float>(std::cos(angle));
-      table[(p * half + j) * 2 + 1] = static_cast<float>(std::sin(angle));
-    }
-  }
-}
-
-View Decoder::activation(std::byte* data, std::int64_t rows, std::int64_t cols) const {
-  return {data, dtype_, rows, cols, cols};
-}
-ConstView Decoder::activation(const std::byte* data, std::int64_t rows, std::int64_t cols) const {
-  return {data, dtype_, rows, cols, cols};
-}
-ConstView Decoder::weight(const std::byte* block, std::int64_t first, std::int64_t rows,
-                          std::int64_t cols) const {
-  return {at(block, first), dtype_, rows, cols, cols};
-}
-View Decoder::gradient(std::byte* block, std::int64_t first, std::int64_t rows,
-                       std::int64_t cols) const {
-  return {gradient_at(block, first), gradient_type_, rows, cols, cols};
-}
-
 Decoder::Saved Decoder::carve_saved(Carver& carver) const {
   const std::int64_t tokens = shape_.tokens();
-  const auto matrix = [&](std::int64_t cols) {
-    return activation(carver.take(tokens * cols * size_of(dtype_)), tokens, cols);
-  };
   Saved saved{};
-  saved.input_rstd = carver.take_as<float>(tokens);
-  saved.qkv = matrix(config_.qkv_width());
-  saved.attended = matrix(config_.query_width());
+  saved.input_stats = carver.take_as<float>(norm_.stats(tokens));
+  saved.qkv = carve(carver, tokens, config_.qkv_width());
+  if (config_.qk_norm) {
+    saved.qk_stats = carver.take_as<float>(head_norm(turned_heads()).stats(tokens));
+  }
+  saved.attended = carve(carver, tokens, config_.query_width());
   saved.log_sums = carver.take_as<float>(tokens * config_.heads);
-  saved.middle = matrix(config_.hidden);
-  saved.middle_rstd = carver.take_as<float>(tokens);
-  saved.gate_up = matrix(2 * config_.intermediate);
+  saved.middle = carve(carver, tokens, config_.hidden);
+  saved.middle_stats = carver.take_as<float>(norm_.stats(tokens));
+  saved.up = carve(carver, tokens, config_.up_width());
   return saved;
 }
 
-AttentionShape Decoder::attention_shape(std::int64_t rows, std::int64_t queries,
-                                        std::int64_t keys) const {
-  return {.batch = rows,
-          .queries = queries,
-          .keys = keys,
-          .heads = config_.heads,
-          .kv_heads = config_.kv_heads,
-          .head_dim = config_.head_dim,
-          .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)))};
-}
-
-void Decoder::project_qkv(ModelOps& ops, const std::byte* weights, View qkv, ConstView x,
-                          const float* tables, std::int64_t start, std::int64_t length) const {
-  const auto project = [&](std::int64_t column, std::int64_t width, std::int64_t matrix,
-                           std::int64_t bias) {
-    ops.matmul(columns(qkv, column, width), x, weight(weights, matrix, width, config_.hidden),
-               {.transpose_b = true, .bias = config_.qkv_bias ? at(weights, bias) : nullptr});
-  };
-  const std::int64_t q = config_.query_width();
-  const std::int64_t kv = config_.kv_width();
-  if (offsets_.qkv_joined) {
-    project(0, config_.qkv_width(), offsets_.q, offsets_.q_bias);
-  } else {
-    project(0, q, offsets_.q, offsets_.q_bias);
-    project(q, kv, offsets_.k, offsets_.k_bias);
-    project(q + kv, kv, offsets_.v, offsets_.v_bias);
-  }
-  ops.rope(columns(qkv, 0, q + kv), tables,
-           {.heads = config_.heads + config_.kv_heads,
-            .head_dim = config_.head_dim,
-            .start = start,
-            .length = length});
-}
-
-void Decoder::project_gate_up(ModelOps& ops, const std::byte* weights, View gate_up,
-                              ConstView x) const {
-  const std::int64_t width = config_.intermediate;
-  if (offsets_.gate_up_joined) {
-    ops.matmul(gate_up, x, weight(weights, offsets_.gate, 2 * width, config_.hidden),
-               {.transpose_b = true});
-    return;
-  }
-  ops.matmul(columns(gate_up, 0, width), x, weight(weights, offsets_.gate, width, config_.hidden),
-             {.transpose_b = true});
-  ops.matmul(columns(gate_up, width, width), x, weight(weights, offsets_.up, width, config_.hidden),
-             {.transpose_b = true});
-}
-
 void Decoder::embed(ModelOps& ops, const std::byte* weights, std::span<const std::int32_t> ids,
-                    std::byte* output) const {
-  ops.embed(activation(output, static_cast<std::int64_t>(ids.size()), config_.hidden),
-            weight(weights, 0, config_.vocabulary, config_.hidden), ids);
+                    Span span, std::byte* output) const {
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  ops.embed(activation(output, tokens, config_.hidden), table(weights), ids, embedding_scale());
+  if (config_.positions != Config::Positions::learned) return;
+  // The positions of a sequence are one run of their table: sequences as rows.
+  ops.add_row(activation(output, tokens / span.length, span.length * config_.hidden),
+              at(weights, positions_place(config_) + span.start * config_.hidden));
 }
 
-void Decoder::forward(ModelOps& ops, const std::byte* weights, const float* tables,
-                      const std::byte* input, std::byte* output, Carver& saved_memory,
-                      Carver& work) const {
+void Decoder::forward(ModelOps& ops, std::int64_t layer, const ForwardMemory& memory,
+                      Carver& saved_memory, Carver& work) const {
   const std::int64_t tokens = shape_.tokens();
-  const Saved saved = carve_saved(saved_memory);
-  const ConstView x = activation(input, tokens, config_.hidden);
-  const View normed =
-      activation(work.take(tokens * config_.hidden * size_of(dtype_)), tokens, config_.hidden);
-  const auto epsilon = static_cast<float>(config_.norm_epsilon);
-
-  ops.rms_norm(normed, saved.input_rstd, false, x, at(weights, offsets_.input_norm), epsilon);
-  project_qkv(ops, weights, saved.qkv, normed, tables, 0, shape_.sequence);
   const std::int64_t q = config_.query_width();
   const std::int64_t kv = config_.kv_width();
-  ops.attention(saved.attended, saved.log_sums, columns(saved.qkv, 0, q), columns(saved.qkv, q, kv),
-                columns(saved.qkv, q + kv, kv),
-                attention_shape(shape_.rows, shape_.sequence, shape_.sequence));
-  ops.matmul(saved.middle, saved.attended, weight(weights, offsets_.o, config_.hidden, q),
-             {.transpose_b = true, .addend = input});
+  const std::byte* weights = memory.weights;
+  const Saved saved = carve_saved(saved_memory);
+  const ConstView x = activation(memory.input, tokens, config_.hidden);
+  const View normed = carve(work, tokens, config_.hidden);
 
-  ops.rms_norm(normed, saved.middle_rstd, false, saved.middle, at(weights, offsets_.post_norm),
-               epsilon);
-  project_gate_up(ops, weights, saved.gate_up, normed);
-  if (output == nullptr) return;
-  const View product = activation(work.take(tokens * config_.intermediate * size_of(dtype_)),
-                                  tokens, config_.intermediate);
-  ops.swiglu(product, saved.gate_up);
-  ops.matmul(activation(output, tokens, config_.hidden), product,
-             weight(weights, offsets_.down, config_.hidden, config_.intermediate),
-             {.transpose_b = true, .addend = saved.middle.data});
+  norm(ops, weights, places_.input_norm, normed, saved.input_stats, false, x);
+  linears(ops, weights, places_.qkv, saved.qkv, normed);
+  const View raw = columns(saved.qkv, 0, turned_width());
+  const View turned = config_.qk_norm ? carve(work, tokens, turned_width()) : raw;
+  turn(ops, weights, turned, raw, saved.qk_stats, false, memory.tables,
+       {.start = 0, .length = shape_.sequence});
+  ops.attention(saved.attended, saved.log_sums, columns(turned, 0, q), columns(turned, q, kv),
+                columns(saved.qkv, q + kv, kv),
+                attention_shape(layer, shape_.rows, shape_.sequence, shape_.sequence));
+  linear(ops, weights, places_.o, saved.middle, saved.attended, memory.input);
+
+  norm(ops, weights, places_.post_norm, normed, saved.middle_stats, false, saved.middle);
+  linears(ops, weights, places_.up, saved.up, normed);
+  if (memory.output == nullptr) return;
+  const View product = carve(work, tokens, config_.intermediate);
+  ops.activate(product, saved.up, config_.activation);
+  linear(ops, weights, places_.down, activation(memory.output, tokens, config_.hidden), product,
+         saved.middle.data);
 }
 
 void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* input,
@@ -198,19 +105,15 @@ void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* inp
   const std::int64_t vocabulary = config_.vocabulary;
   const std::int64_t slice = head_slice();
   const Bytes element = size_of(dtype_);
-  const std::int64_t norm_first = config_.tied ? 0 : block_length(vocabulary * hidden);
-  const std::byte* norm_weight = at(memory.weights, norm_first);
-  const ConstView table =
-      weight(config_.tied ? memory.embedding : memory.weights, 0, vocabulary, hidden);
+  const NormPlace last_norm = head_norm_place(config_);
+  const ConstView words = table(config_.tied ? memory.embedding : memory.weights);
 
-  float* rstd = work.take_as<float>(tokens);
+  float* stats = work.take_as<float>(norm_.stats(tokens));
   float* losses = work.take_as<float>(tokens);
-  const View dnormed = activation(work.take(tokens * hidden * element), tokens, hidden);
-  const View normed = activation(work.take(slice * hidden * element), slice, hidden);
+  const View dnormed = carve(work, tokens, hidden);
+  const View normed = carve(work, slice, hidden);
   const View logits{work.take(slice * vocabulary * 4), DType::f32, slice, vocabulary, vocabulary};
-  const View dlogits = dtype_ == DType::f32
-                           ? logits
-                           : activation(work.take(slice * vocabulary * element), slice, vocabulary);
+  const View dlogits = dtype_ == DType::f32 ? logits : carve(work, slice, vocabulary);
   std::byte* sum_data = config_.tied ? memory.tied_sum : work.take(vocabulary * hidden * 4);
   const View sum{sum_data, DType::f32, vocabulary, hidden, hidden};
 
@@ -218,117 +121,86 @@ void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* inp
   for (std::int64_t first = 0; first < tokens; first += slice) {
     const std::int64_t count = std::min(slice, tokens - first);
     const View part = rows_of(normed, 0, count);
-    ops.rms_norm(part, rstd + first, false, rows_of(x, first, count), norm_weight,
-                 static_cast<float>(config_.norm_epsilon));
-    ops.matmul(rows_of(logits, 0, count), part, table, {.transpose_b = true});
+    norm(ops, memory.weights, last_norm, part, stats + norm_.stats(first), false,
+         rows_of(x, first, count));
+    ops.matmul(rows_of(logits, 0, count), part, words, {.transpose_b = true});
     ops.cross_entropy(
         rows_of(dlogits, 0, count), losses + first, rows_of(logits, 0, count),
         targets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
         memory.scale);
     ops.matmul(sum, rows_of(dlogits, 0, count), part,
                {.transpose_a = true, .addend = first > 0 ? sum.data : nullptr});
-    ops.matmul(rows_of(dnormed, first, count), rows_of(dlogits, 0, count), table);
+    ops.matmul(rows_of(dnormed, first, count), rows_of(dlogits, 0, count), words);
   }
   ops.sum(memory.loss, losses, tokens);
-  const View dx = activation(residual, tokens, hidden);
   ops.fill_zero(residual, tokens * hidden * element);
-  ops.rms_norm_backward(dx, gradient_at(memory.gradient, norm_first), gradient_type_, dnormed, x,
-                        rstd, norm_weight);
-  if (!config_.tied) ops.convert(gradient(memory.gradient, 0, vocabulary, hidden), sum);
+  norm_backward(ops, {.weights = memory.weights, .residual = residual, .gradient = memory.gradient},
+                last_norm, dnormed, x, stats);
+  if (!config_.tied) {
+    ops.convert({memory.gradient, gradient_type_, vocabulary, hidden, hidden}, sum);
+  }
 }
 
-void Decoder::backward(ModelOps& ops, const BackwardMemory& memory, Carver& saved_memory,
-                       Carver& work) const {
+void Decoder::backward(ModelOps& ops, std::int64_t layer, const BackwardMemory& memory,
+                       Carver& saved_memory, Carver& work) const {
   const std::int64_t tokens = shape_.tokens();
-  const std::int64_t hidden = config_.hidden;
-  const std::int64_t width = config_.intermediate;
   const std::int64_t q = config_.query_width();
   const std::int64_t kv = config_.kv_width();
-  const Saved saved = carve_saved(saved_memory);
-  const auto matrix = [&](std::int64_t cols) {
-    return activation(work.take(tokens * cols * size_of(dtype_)), tokens, cols);
-  };
-  const ConstView x = activation(memory.input, tokens, hidden);
-  const View dx = activation(memory.residual, tokens, hidden);
-  const auto epsilon = static_cast<float>(config_.norm_epsilon);
   const std::byte* weights = memory.weights;
-  const auto grad = [&](std::int64_t first, std::int64_t rows, std::int64_t cols) {
-    return gradient(memory.gradient, first, rows, cols);
-  };
-  // dW = dy^T x
-  const auto weight_gradient = [&](View dw, ConstView dy, ConstView in) {
-    ops.matmul(dw, dy, in, {.transpose_a = true});
-  };
-  const View normed = matrix(hidden);
-  const View dnormed = matrix(hidden);
+  const Saved saved = carve_saved(saved_memory);
+  const ConstView x = activation(memory.input, tokens, config_.hidden);
+  const View dx = activation(memory.residual, tokens, config_.hidden);
+  const View normed = carve(work, tokens, config_.hidden);
+  const View dnormed = carve(work, tokens, config_.hidden);
 
   // The MLP.
-  const View product = matrix(width);  // then its gradient
-  ops.swiglu(product, saved.gate_up);
-  weight_gradient(grad(offsets_.down, hidden, width), dx, product);
-  ops.matmul(product, dx, weight(weights, offsets_.down, hidden, width));
-  ops.swiglu_backward(saved.gate_up, product, saved.gate_up);
-  const View dgate_up = saved.gate_up;
-  ops.rms_norm(normed, saved.middle_rstd, true, saved.middle, at(weights, offsets_.post_norm),
-               epsilon);
-  if (offsets_.gate_up_joined) {
-    weight_gradient(grad(offsets_.gate, 2 * width, hidden), dgate_up, normed);
-    ops.matmul(dnormed, dgate_up, weight(weights, offsets_.gate, 2 * width, hidden));
-  } else {
-    const View dgate = columns(dgate_up, 0, width);
-    const View dup = columns(dgate_up, width, width);
-    weight_gradient(grad(offsets_.gate, width, hidden), dgate, normed);
-    weight_gradient(grad(offsets_.up, width, hidden), dup, normed);
-    ops.matmul(dnormed, dgate, weight(weights, offsets_.gate, width, hidden));
-    ops.matmul(dnormed, dup, weight(weights, offsets_.up, width, hidden), {.addend = dnormed.data});
-  }
-  ops.rms_norm_backward(dx, gradient_at(memory.gradient, offsets_.post_norm), gradient_type_,
-                        dnormed, saved.middle, saved.middle_rstd, at(weights, offsets_.post_norm));
+  const View product = carve(work, tokens, config_.intermediate);  // then its gradient
+  ops.activate(product, saved.up, config_.activation);
+  linear_backward(ops, memory, places_.down, {.dy = dx, .x = product, .dx = product});
+  const View dup = saved.up;
+  ops.activate_backward(dup, product, saved.up, config_.activation);
+  norm(ops, weights, places_.post_norm, normed, saved.middle_stats, true, saved.middle);
+  linears_backward(ops, memory, places_.up, {.dy = dup, .x = normed, .dx = dnormed});
+  norm_backward(ops, memory, places_.post_norm, dnormed, saved.middle, saved.middle_stats);
 
   // Attention.
-  weight_gradient(grad(offsets_.o, hidden, q), dx, saved.attended);
-  const View dattended = matrix(q);
-  ops.matmul(dattended, dx, weight(weights, offsets_.o, hidden, q));
-  const View dqkv = matrix(config_.qkv_width());
-  ops.attention_backward(columns(dqkv, 0, q), columns(dqkv, q, kv), columns(dqkv, q + kv, kv),
-                         dattended, columns(saved.qkv, 0, q), columns(saved.qkv, q, kv),
-                         columns(saved.qkv, q + kv, kv), saved.attended, saved.log_sums,
-                         attention_shape(shape_.rows, shape_.sequence, shape_.sequence));
-  ops.rope(columns(dqkv, 0, q + kv), memory.tables,
-           {.heads = config_.heads + config_.kv_heads,
-            .head_dim = config_.head_dim,
-            .start = 0,
-            .length = shape_.sequence,
-            .inverse = true});
-  ops.rms_norm(normed, saved.input_rstd, true, x, at(weights, offsets_.input_norm), epsilon);
-  const auto project_back = [&](std::int64_t column, std::int64_t cols, std::int64_t first,
-                                std::int64_t bias, bool add) {
-    const View part = columns(dqkv, column, cols);
-    weight_gradient(grad(first, cols, hidden), part, normed);
-    if (config_.qkv_bias) ops.column_sums(gradient_at(memory.gradient, bias), gradient_type_, part);
-    ops.matmul(dnormed, part, weight(weights, first, cols, hidden),
-               {.addend = add ? dnormed.data : nullptr});
-  };
-  if (offsets_.qkv_joined) {
-    project_back(0, config_.qkv_width(), offsets_.q, offsets_.q_bias, false);
-  } else {
-    project_back(0, q, offsets_.q, offsets_.q_bias, false);
-    project_back(q, kv, offsets_.k, offsets_.k_bias, true);
-    project_back(q + kv, kv, offsets_.v, offsets_.v_bias, true);
+  const View dattended = carve(work, tokens, q);
+  linear_backward(ops, memory, places_.o, {.dy = dx, .x = saved.attended, .dx = dattended});
+  const View dqkv = carve(work, tokens, config_.qkv_width());
+  const View raw = columns(saved.qkv, 0, turned_width());
+  View turned = raw;
+  if (config_.qk_norm) {
+    turned = carve(work, tokens, turned_width());
+    turn(ops, weights, turned, raw, saved.qk_stats, true, memory.tables,
+         {.start = 0, .length = shape_.sequence});
   }
-  ops.rms_norm_backward(dx, gradient_at(memory.gradient, offsets_.input_norm), gradient_type_,
-                        dnormed, x, saved.input_rstd, at(weights, offsets_.input_norm));
+  ops.attention_backward(columns(dqkv, 0, q), columns(dqkv, q, kv), columns(dqkv, q + kv, kv),
+                         dattended, columns(turned, 0, q), columns(turned, q, kv),
+                         columns(saved.qkv, q + kv, kv), saved.attended, saved.log_sums,
+                         attention_shape(layer, shape_.rows, shape_.sequence, shape_.sequence));
+  turn_backward(ops, memory, columns(dqkv, 0, turned_width()), raw, saved.qk_stats);
+  norm(ops, weights, places_.input_norm, normed, saved.input_stats, true, x);
+  linears_backward(ops, memory, places_.qkv, {.dy = dqkv, .x = normed, .dx = dnormed});
+  norm_backward(ops, memory, places_.input_norm, dnormed, x, saved.input_stats);
 }
 
 void Decoder::embed_backward(ModelOps& ops, std::span<const std::int32_t> ids,
-                             const std::byte* residual, std::byte* tied_sum,
-                             std::byte* gradient_data, Carver& work) const {
-  const Bytes sum_bytes = config_.vocabulary * config_.hidden * 4;
+                             const std::byte* residual, std::byte* tied_sum, std::byte* gradient,
+                             Carver& work) const {
+  const std::int64_t hidden = config_.hidden;
+  const Bytes sum_bytes = config_.vocabulary * hidden * 4;
   std::byte* sum_data = config_.tied ? tied_sum : work.take(sum_bytes);
   if (!config_.tied) ops.fill_zero(sum_data, sum_bytes);
-  const View sum{sum_data, DType::f32, config_.vocabulary, config_.hidden, config_.hidden};
-  ops.embed_backward(sum, activation(residual, shape_.tokens(), config_.hidden), ids);
-  ops.convert(gradient(gradient_data, 0, config_.vocabulary, config_.hidden), sum);
+  const View sum{sum_data, DType::f32, config_.vocabulary, hidden, hidden};
+  ops.embed_backward(sum, activation(residual, shape_.tokens(), hidden), ids, embedding_scale());
+  ops.convert({gradient, gradient_type_, config_.vocabulary, hidden, hidden}, sum);
+  if (config_.positions != Config::Positions::learned) return;
+  // Positions behind the end of the sequences get no gradient.
+  const std::int64_t used = shape_.sequence * hidden;
+  std::byte* positions = gradient_at(gradient, positions_place(config_));
+  ops.column_sums(positions, gradient_type_, activation(residual, shape_.rows, used));
+  ops.fill_zero(positions + used * size_of(gradient_type_),
+                (config_.max_positions * hidden - used) * size_of(gradient_type_));
 }
 
 }  // namespace ebb::model

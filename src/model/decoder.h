@@ -24,6 +24,20 @@ struct Shape {
   std::int64_t tokens() const { return rows * sequence; }
 };
 
+// Where the tokens at hand stand: in sequences of `length`, the first token of each at `start`.
+struct Span {
+  std::int64_t start = 0;
+  std::int64_t length = 1;
+};
+
+// The memory of a block's forward.
+struct ForwardMemory {
+  const std::byte* weights = nullptr;
+  const float* tables = nullptr;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+};
+
 // What the head reads and writes besides the residual stream.
 struct HeadMemory {
   const std::byte* weights = nullptr;    // of the head's block
@@ -65,26 +79,27 @@ class Decoder {
   // Tokens whose logits exist at once. Part of the numerics: it fixes the order of sums.
   std::int64_t head_slice() const;
 
-  // The rotary table: {cos, sin} pairs, head_dim / 2 a position.
+  // The rotary table: {cos, sin} pairs, head_dim / 2 a position. Empty with learned positions.
   Bytes table_bytes(std::int64_t positions) const;
   // `count` positions of it from `first` on.
   void fill_table(float* table, std::int64_t first, std::int64_t count) const;
 
-  void embed(ModelOps&, const std::byte* weights, std::span<const std::int32_t> ids,
+  void embed(ModelOps&, const std::byte* weights, std::span<const std::int32_t> ids, Span span,
              std::byte* output) const;
   // With output null, only what the backward needs is computed again.
-  void forward(ModelOps&, const std::byte* weights, const float* tables, const std::byte* input,
-               std::byte* output, Carver& saved, Carver& work) const;
+  void forward(ModelOps&, std::int64_t layer, const ForwardMemory&, Carver& saved,
+               Carver& work) const;
   // Loss and gradient of the loss at once, in slices of tokens; writes residual whole.
   void head(ModelOps&, const HeadMemory&, const std::byte* input,
             std::span<const std::int32_t> targets, std::byte* residual, Carver& work) const;
-  void backward(ModelOps&, const BackwardMemory&, Carver& saved, Carver& work) const;
+  void backward(ModelOps&, std::int64_t layer, const BackwardMemory&, Carver& saved,
+                Carver& work) const;
   void embed_backward(ModelOps&, std::span<const std::int32_t> ids, const std::byte* residual,
                       std::byte* tied_sum, std::byte* gradient, Carver& work) const;
 
   // Generation: `count` new tokens of one sequence, which go into the cache.
-  void decode(ModelOps&, const std::byte* weights, const float* tables, const std::byte* input,
-              std::byte* output, std::int64_t count, KvCache cache, Carver& work) const;
+  void decode(ModelOps&, std::int64_t layer, const ForwardMemory&, std::int64_t count,
+              KvCache cache, Carver& work) const;
   // Logits (fp32) of the last of `count` tokens.
   void logits(ModelOps&, const std::byte* head_weights, const std::byte* embedding,
               const std::byte* input, std::int64_t count, float* out, Carver& work) const;
@@ -92,30 +107,63 @@ class Decoder {
  private:
   struct Saved;
   Saved carve_saved(Carver& carver) const;
+
+  // Views of memory in the types that belong there.
   kernels::View activation(std::byte* data, std::int64_t rows, std::int64_t cols) const;
   kernels::ConstView activation(const std::byte* data, std::int64_t rows, std::int64_t cols) const;
-  kernels::ConstView weight(const std::byte* block, std::int64_t first, std::int64_t rows,
-                            std::int64_t cols) const;
-  kernels::View gradient(std::byte* block, std::int64_t first, std::int64_t rows,
-                         std::int64_t cols) const;
-  const std::byte* at(const std::byte* block, std::int64_t first) const {
-    return block + first * size_of(dtype_);
+  kernels::View carve(Carver& carver, std::int64_t rows, std::int64_t cols) const;
+  kernels::ConstView table(const std::byte* weights) const;  // a row a token
+  const std::byte* at(const std::byte* block, std::int64_t place) const {
+    return place == kNowhere ? nullptr : block + place * size_of(dtype_);
   }
-  std::byte* gradient_at(std::byte* block, std::int64_t first) const {
-    return block + first * size_of(gradient_type_);
+  std::byte* gradient_at(std::byte* block, std::int64_t place) const {
+    return place == kNowhere ? nullptr : block + place * size_of(gradient_type_);
   }
-  void project_qkv(ModelOps&, const std::byte* weights, kernels::View qkv, kernels::ConstView x,
-                   const float* tables, std::int64_t start, std::int64_t length) const;
-  void project_gate_up(ModelOps&, const std::byte* weights, kernels::View gate_up,
-                       kernels::ConstView x) const;
-  kernels::AttentionShape attention_shape(std::int64_t rows, std::int64_t queries,
-                                          std::int64_t keys) const;
+
+  // y = x W^T + b (+ addend), with W as the layer has it in memory.
+  void linear(ModelOps&, const std::byte* weights, const LinearPlace&, kernels::View y,
+              kernels::ConstView x, const void* addend = nullptr) const;
+  // The gradients of W and b, then that of x, which may be x's memory and may be added to.
+  struct LinearGradient {
+    kernels::ConstView dy, x;
+    kernels::View dx;
+    bool add = false;
+  };
+  void linear_backward(ModelOps&, const BackwardMemory&, const LinearPlace&,
+                       const LinearGradient&) const;
+  // Layers that share their input: their outputs lie side by side.
+  void linears(ModelOps&, const std::byte* weights, const std::vector<LinearPlace>&,
+               kernels::View y, kernels::ConstView x) const;
+  void linears_backward(ModelOps&, const BackwardMemory&, const std::vector<LinearPlace>&,
+                        const LinearGradient&) const;
+
+  void norm(ModelOps&, const std::byte* weights, const NormPlace&, kernels::View y, float* stats,
+            bool given, kernels::ConstView x) const;
+  void norm_backward(ModelOps&, const BackwardMemory&, const NormPlace&, kernels::ConstView dy,
+                     kernels::ConstView x, const float* stats) const;
+
+  // The queries and keys of a projection: normalised by heads (with qk_norm), then rotated, from
+  // `raw` to `turned`, which may be the same memory.
+  void turn(ModelOps&, const std::byte* weights, kernels::View turned, kernels::ConstView raw,
+            float* stats, bool given, const float* tables, Span span) const;
+  // In place: from their gradient to that of the projection.
+  void turn_backward(ModelOps&, const BackwardMemory&, kernels::View gradient,
+                     kernels::ConstView raw, const float* stats) const;
+  void rotate(ModelOps&, kernels::View qk, const float* tables, Span span, bool inverse) const;
+  kernels::Norm head_norm(std::int64_t heads) const;
+  std::int64_t turned_width() const { return config_.query_width() + config_.kv_width(); }
+  std::int64_t turned_heads() const { return config_.heads + config_.kv_heads; }
+
+  kernels::AttentionShape attention_shape(std::int64_t layer, std::int64_t rows,
+                                          std::int64_t queries, std::int64_t keys) const;
+  float embedding_scale() const;
 
   Config config_;
   DType dtype_;
   DType gradient_type_;
   Shape shape_;
-  BlockOffsets offsets_;
+  BlockPlaces places_;
+  kernels::Norm norm_;
 };
 
 }  // namespace ebb::model

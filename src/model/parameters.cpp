@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "model/families/family.h"
 
 namespace ebb::model {
 namespace {
+
+using Start = Parameter::Start;
 
 std::uint64_t hash_name(std::string_view name) {
   std::uint64_t hash = 0;
@@ -15,51 +18,122 @@ std::uint64_t hash_name(std::string_view name) {
   return hash;
 }
 
-// Lays parameters one after the other in a block.
+// Lays parameters one after the other in a block and says where they went.
 class BlockWriter {
  public:
-  BlockWriter(Parameters& parameters, std::string name) : parameters_(parameters) {
+  BlockWriter(Parameters& parameters, std::string name, std::string prefix)
+      : parameters_(parameters), prefix_(std::move(prefix)) {
     parameters_.blocks.push_back({.name = std::move(name), .length = 0, .parameters = {}});
   }
 
-  void matrix(std::string name, std::int64_t rows, std::int64_t cols) {
-    add({.name = std::move(name), .rows = rows, .cols = cols, .matrix = true});
+  std::int64_t matrix(std::string_view name, std::int64_t rows, std::int64_t cols,
+                      bool residual = false) {
+    return add({.name = fmt::format("{}{}.weight", prefix_, name),
+                .rows = rows,
+                .cols = cols,
+                .matrix = true,
+                .residual = residual});
   }
-  void vector(std::string name, std::int64_t count, Parameter::Start start) {
-    add({.name = std::move(name), .rows = count, .start = start});
+  std::int64_t vector(std::string_view name, std::string_view kind, std::int64_t count,
+                      Start start) {
+    return add(
+        {.name = fmt::format("{}{}.{}", prefix_, name, kind), .rows = count, .start = start});
   }
+  NormPlace norm(std::string_view name, std::int64_t width, const Config& c) {
+    NormPlace place;
+    place.weight = vector(name, "weight", width, c.norm_offset == 0 ? Start::ones : Start::zeros);
+    if (c.norm == Config::NormKind::layer) place.bias = vector(name, "bias", width, Start::zeros);
+    return place;
+  }
+  std::int64_t length() const { return parameters_.blocks.back().length; }
 
  private:
-  void add(Parameter parameter) {
+  std::int64_t add(Parameter parameter) {
     ParameterBlock& block = parameters_.blocks.back();
     parameter.block = static_cast<int>(parameters_.blocks.size()) - 1;
     parameter.first = block.length;
     block.length = block_length(block.length + parameter.count());
     block.parameters.push_back(static_cast<int>(parameters_.all.size()));
     parameters_.all.push_back(std::move(parameter));
+    return parameters_.all.back().first;
   }
 
   Parameters& parameters_;
+  std::string prefix_;
 };
 
-// Matrices first: a chunk then holds decaying or resting parameters with one border at most.
-void add_transformer_block(Parameters& parameters, const Config& c, std::int64_t layer) {
-  BlockWriter block(parameters, fmt::format("block {}", layer));
-  const std::string prefix = fmt::format("model.layers.{}.", layer);
-  block.matrix(prefix + "self_attn.q_proj.weight", c.query_width(), c.hidden);
-  block.matrix(prefix + "self_attn.k_proj.weight", c.kv_width(), c.hidden);
-  block.matrix(prefix + "self_attn.v_proj.weight", c.kv_width(), c.hidden);
-  block.matrix(prefix + "self_attn.o_proj.weight", c.hidden, c.query_width());
-  block.matrix(prefix + "mlp.gate_proj.weight", c.intermediate, c.hidden);
-  block.matrix(prefix + "mlp.up_proj.weight", c.intermediate, c.hidden);
-  block.matrix(prefix + "mlp.down_proj.weight", c.hidden, c.intermediate);
-  if (c.qkv_bias) {
-    block.vector(prefix + "self_attn.q_proj.bias", c.query_width(), Parameter::Start::zeros);
-    block.vector(prefix + "self_attn.k_proj.bias", c.kv_width(), Parameter::Start::zeros);
-    block.vector(prefix + "self_attn.v_proj.bias", c.kv_width(), Parameter::Start::zeros);
+// A linear layer on its way into a block: weights come first, biases later.
+struct Linear {
+  std::string_view name;
+  std::int64_t in, out;
+  bool bias;
+  bool residual = false;
+  LinearPlace place = {};
+};
+
+// One layer of all of them, if they follow each other in memory.
+std::vector<LinearPlace> join(const std::vector<Linear>& parts, const Config& c) {
+  std::vector<LinearPlace> apart;
+  LinearPlace joined = parts.front().place;
+  joined.out = 0;
+  bool together = true;
+  for (const Linear& part : parts) {
+    const LinearPlace& place = part.place;
+    together &= place.weight == joined.weight + joined.in * joined.out;
+    together &= !part.bias || place.bias == joined.bias + joined.out;
+    joined.out += place.out;
+    apart.push_back(place);
   }
-  block.vector(prefix + "input_layernorm.weight", c.hidden, Parameter::Start::ones);
-  block.vector(prefix + "post_attention_layernorm.weight", c.hidden, Parameter::Start::ones);
+  if (parts.size() > 1 && (!together || c.weights_in_by_out)) return apart;
+  return {joined};
+}
+
+// Matrices first: a chunk then holds decaying or resting parameters with one border at most.
+BlockPlaces write_block(Parameters& parameters, const Config& c, std::int64_t layer) {
+  const ParameterNames& names = family(c.family).parameters;
+  BlockWriter block(
+      parameters, fmt::format("block {}", layer),
+      fmt::format("{}{}", names.prefix, fmt::format(fmt::runtime(names.layer), layer)));
+  std::vector<Linear> qkv, up;
+  if (!names.qkv.empty()) {
+    qkv = {{names.qkv, c.hidden, c.qkv_width(), c.qkv_bias}};
+  } else {
+    qkv = {{names.q, c.hidden, c.query_width(), c.qkv_bias},
+           {names.k, c.hidden, c.kv_width(), c.qkv_bias},
+           {names.v, c.hidden, c.kv_width(), c.qkv_bias}};
+  }
+  std::vector<Linear> o = {{names.o, c.query_width(), c.hidden, c.o_bias, true}};
+  if (c.gated) up.push_back({names.gate, c.hidden, c.intermediate, c.mlp_bias});
+  up.push_back({names.up, c.hidden, c.intermediate, c.mlp_bias});
+  std::vector<Linear> down = {{names.down, c.intermediate, c.hidden, c.mlp_bias, true}};
+
+  const auto each = [&](const auto& visit) {
+    for (auto* group : {&qkv, &o, &up, &down}) {
+      for (Linear& linear : *group) visit(linear);
+    }
+  };
+  each([&](Linear& l) {
+    const auto [rows, cols] = c.weights_in_by_out ? std::pair{l.in, l.out} : std::pair{l.out, l.in};
+    l.place = {.in = l.in, .out = l.out, .weight = block.matrix(l.name, rows, cols, l.residual)};
+  });
+  each([&](Linear& l) {
+    if (l.bias) l.place.bias = block.vector(l.name, "bias", l.out, Start::zeros);
+  });
+  BlockPlaces places{.qkv = join(qkv, c),
+                     .o = o.front().place,
+                     .up = join(up, c),
+                     .down = down.front().place,
+                     .input_norm = block.norm(names.input_norm, c.hidden, c),
+                     .post_norm = block.norm(names.post_norm, c.hidden, c),
+                     .q_norm = {},
+                     .k_norm = {},
+                     .length = 0};
+  if (c.qk_norm) {
+    places.q_norm = block.norm(names.q_norm, c.head_dim, c);
+    places.k_norm = block.norm(names.k_norm, c.head_dim, c);
+  }
+  places.length = block.length();
+  return places;
 }
 
 }  // namespace
@@ -71,56 +145,63 @@ std::int64_t Parameters::count() const {
 }
 
 Parameters parameters_of(const Config& config) {
+  const ParameterNames& names = family(config.family).parameters;
+  const std::string prefix(names.prefix);
   Parameters parameters;
-  BlockWriter(parameters, "embedding")
-      .matrix("model.embed_tokens.weight", config.vocabulary, config.hidden);
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    add_transformer_block(parameters, config, layer);
+  BlockWriter embedding(parameters, "embedding", prefix);
+  embedding.matrix(names.embedding, config.vocabulary, config.hidden);
+  if (config.positions == Config::Positions::learned) {
+    embedding.matrix(names.positions, config.max_positions, config.hidden);
   }
-  BlockWriter head(parameters, "head");
-  if (!config.tied) head.matrix("lm_head.weight", config.vocabulary, config.hidden);
-  head.vector("model.norm.weight", config.hidden, Parameter::Start::ones);
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    write_block(parameters, config, layer);
+  }
+  BlockWriter head(parameters, "head", "");
+  if (!config.tied) head.matrix(names.head, config.vocabulary, config.hidden);
+  head.norm(prefix + std::string(names.final_norm), config.hidden, config);
   return parameters;
 }
 
 std::string canonical_name(const Config& config, std::string_view in_file) {
-  const bool second_head = config.tied && in_file == "lm_head.weight";
-  if (second_head || in_file.ends_with("rotary_emb.inv_freq")) return {};
-  return std::string(in_file);
+  const ParameterNames& names = family(config.family).parameters;
+  for (const std::string_view buffer : {"rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"}) {
+    if (in_file.ends_with(buffer)) return {};
+  }
+  const std::string head = fmt::format("{}.weight", names.head);
+  if (in_file == head) return config.tied ? std::string{} : head;
+  if (in_file.starts_with(names.prefix)) return std::string(in_file);
+  return fmt::format("{}{}", names.prefix, in_file);
 }
 
-BlockOffsets block_offsets(const Config& config) {
+BlockPlaces block_places(const Config& config) {
   Parameters parameters;
-  add_transformer_block(parameters, config, 0);
-  std::size_t next = 0;
-  const auto take = [&] { return parameters.all[next++].first; };
-  BlockOffsets o;
-  o.q = take(), o.k = take(), o.v = take(), o.o = take();
-  o.gate = take(), o.up = take(), o.down = take();
-  if (config.qkv_bias) o.q_bias = take(), o.k_bias = take(), o.v_bias = take();
-  o.input_norm = take(), o.post_norm = take();
-  o.length = parameters.blocks[0].length;
-  o.qkv_joined = o.k - o.q == config.query_width() * config.hidden &&
-                 o.v - o.k == config.kv_width() * config.hidden &&
-                 (!config.qkv_bias || (o.k_bias - o.q_bias == config.query_width() &&
-                                       o.v_bias - o.k_bias == config.kv_width()));
-  o.gate_up_joined = o.up - o.gate == config.intermediate * config.hidden;
-  return o;
+  return write_block(parameters, config, 0);
+}
+
+std::int64_t positions_place(const Config& config) {
+  return block_length(config.vocabulary * config.hidden);
+}
+
+NormPlace head_norm_place(const Config& config) {
+  NormPlace place{.weight = config.tied ? 0 : block_length(config.vocabulary * config.hidden)};
+  if (config.norm == Config::NormKind::layer) {
+    place.bias = place.weight + block_length(config.hidden);
+  }
+  return place;
 }
 
 void Initializer::fill(const Parameter& parameter, std::int64_t first, std::int64_t count,
                        float* out) const {
-  if (parameter.start != Parameter::Start::normal) {
-    const float value = parameter.start == Parameter::Start::ones ? 1.0f : 0.0f;
+  if (parameter.start != Start::normal) {
+    const float value = parameter.start == Start::ones ? 1.0f : 0.0f;
     for (std::int64_t i = 0; i < count; ++i) out[i] = value;
     return;
   }
   // Projections back into the residual stream start smaller, so that its variance does not grow
   // with the depth.
-  const bool residual =
-      parameter.name.ends_with("o_proj.weight") || parameter.name.ends_with("down_proj.weight");
-  const double deviation = config_.initializer_range /
-                           (residual ? std::sqrt(2.0 * static_cast<double>(config_.layers)) : 1.0);
+  const double deviation =
+      config_.initializer_range /
+      (parameter.residual ? std::sqrt(2.0 * static_cast<double>(config_.layers)) : 1.0);
   const CounterRng rng(seed_, hash_name(parameter.name));
   for (std::int64_t i = 0; i < count; ++i) {
     out[i] = static_cast<float>(deviation * rng.normal(static_cast<std::uint64_t>(first + i)));

@@ -20,6 +20,7 @@ struct Parameter {
   std::int64_t cols = 1;  // 1 for vectors
   bool matrix = false;    // matrices decay, norms and biases do not
   enum class Start { normal, ones, zeros } start = Start::normal;
+  bool residual = false;  // a projection back into the residual stream
 
   std::int64_t count() const { return rows * cols; }
 };
@@ -45,20 +46,41 @@ struct Parameters {
 
 Parameters parameters_of(const Config&);
 
-// The name a parameter has in parameters_of, for a tensor's name in a file: older files leave a
-// prefix out. Empty for what files hold besides parameters: buffers, and a tied head a second time.
+// The name a parameter has in parameters_of, for a tensor's name in a file: some files leave the
+// family's prefix out. Empty for what files hold besides parameters: buffers, and a tied head a
+// second time.
 std::string canonical_name(const Config&, std::string_view in_file);
 
-// The place of each parameter of a transformer block within the block; the same in every block.
-struct BlockOffsets {
-  std::int64_t q = 0, k = 0, v = 0, o = 0, gate = 0, up = 0, down = 0;
-  std::int64_t q_bias = 0, k_bias = 0, v_bias = 0;
-  std::int64_t input_norm = 0, post_norm = 0;
-  std::int64_t length = 0;
-  bool qkv_joined = false;  // q, k and v follow each other without padding: one matrix
-  bool gate_up_joined = false;
+inline constexpr std::int64_t kNowhere = -1;
+
+// Places of a linear layer and of a norm within their block.
+struct LinearPlace {
+  std::int64_t in = 0, out = 0;
+  std::int64_t weight = 0;
+  std::int64_t bias = kNowhere;
 };
-BlockOffsets block_offsets(const Config&);
+struct NormPlace {
+  std::int64_t weight = 0;
+  std::int64_t bias = kNowhere;
+};
+
+// The place of each parameter of a transformer block within the block; the same in every block.
+// Layers that read the same input and follow each other without padding are one.
+struct BlockPlaces {
+  std::vector<LinearPlace> qkv;  // one, or q, k and v
+  LinearPlace o;
+  std::vector<LinearPlace> up;  // one, or gate and up
+  LinearPlace down;
+  NormPlace input_norm, post_norm;
+  NormPlace q_norm, k_norm;  // with Config::qk_norm
+  std::int64_t length = 0;
+};
+BlockPlaces block_places(const Config&);
+
+// Of the embedding's block: the tokens' table is at 0, behind it that of learned positions.
+std::int64_t positions_place(const Config&);
+// Of the head's block: its own table (not tied) is at 0, behind it the last norm.
+NormPlace head_norm_place(const Config&);
 
 // The initial value of element `index` of a parameter: depends on seed, name and index alone.
 class Initializer {

@@ -21,13 +21,26 @@ class Tokenizer {
   // written out in the text become their ids.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
 
+  // The same for text that goes on from other text: tokenizers that put a space before every text
+  // put none before it.
+  virtual std::vector<std::int32_t> encode_next(std::string_view text) const {
+    return encode(text);
+  }
+
   // What the tokenizer wants before every text (a begin-of-text token), often nothing.
   virtual std::vector<std::int32_t> prefix() const { return {}; }
 
+  // What it wants behind every text, nearly always nothing.
+  virtual std::vector<std::int32_t> suffix() const { return {}; }
+
   // The bytes of the ids one after another; a single id may be part of a UTF-8 character only (see
-  // Utf8Stream). End of text decodes to nothing. Throws ConfigError for an id that is not in the
-  // vocabulary.
+  // Utf8Stream). Special tokens decode to how they are spelled, to nothing where they have no
+  // spelling. Throws ConfigError for an id that is not in the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+
+  // The same for ids that continue a text. Some tokenizers take a space off its beginning, which
+  // must not happen again for each part of a text that is decoded as it comes.
+  virtual std::string decode_next(std::span<const std::int32_t> ids) const { return decode(ids); }
 
   // Every id is at least 0 and below this.
   virtual std::int32_t vocabulary() const = 0;

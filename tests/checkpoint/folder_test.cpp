@@ -247,7 +247,7 @@ TEST_F(FolderTest, ASaveThatWasGivenUpLeavesNothing) {
 TEST_F(FolderTest, TheWriterChecksNamesAndSizes) {
   CheckpointWriter writer(files, root, 20);
   for (const char* name :
-       {"", ".", "..", "a/b", "../a", "/a", ".hidden", "manifest.json", "a\nb"}) {
+       {"", ".", "..", "a/b", "../a", "/a", ".hidden", "manifest.json", "a\nb", "a\x7f"}) {
     EXPECT_THROW(writer.path(name), FormatError) << name;
     EXPECT_THROW(writer.add_file(name, 0, ""), FormatError) << name;
   }
@@ -365,10 +365,11 @@ TEST_F(VerifyTest, ACutManifestIsAnError) {
 
 TEST_F(VerifyTest, RefusesMalformedManifests) {
   const std::string head = R"({"format":"ebb-checkpoint","version":1,"step":20,"files":)";
+  const std::string file = R"({"name":"a","bytes":0,"xxh3":"0123456789abcdef0123456789abcdef"})";
   const std::pair<std::string, const char*> malformed[] = {
       {"", "expected JSON"},
       {"\xff", "expected JSON"},
-      {std::string(100000, '['), "expected a few levels"},
+      {std::string(100000, '['), "nested deeper than"},
       {"[]", "expected an object"},
       {"{}", "expected 'format'"},
       {R"({"format":"other"})", "ebb-checkpoint"},
@@ -382,7 +383,8 @@ TEST_F(VerifyTest, RefusesMalformedManifests) {
       {head + R"([{"name":"../../etc/passwd","bytes":0,"xxh3":""}]})", "a plain file name"},
       {head + R"([{"name":"a","bytes":-1,"xxh3":""}]})", "'bytes'"},
       {head + R"([{"name":"a","bytes":0}]})", "'xxh3'"},
-      {head + R"([{"name":"a","bytes":0,"xxh3":""},{"name":"a","bytes":0,"xxh3":""}]})", "twice"},
+      {head + R"([{"name":"a","bytes":0,"xxh3":"\u001b[2J"}]})", "a digest"},
+      {head + "[" + file + "," + file + "]}", "twice"},
   };
   for (const auto& [text, error] : malformed) {
     put(checkpoint / "manifest.json", text);

@@ -343,19 +343,5 @@ TEST_F(DamagedSafetensors, ManyFlippedBytesAreAnErrorOrAValidFile) {
   }
 }
 
-TEST(StoredTypeTest, NamesAndSizesAndDTypes) {
-  for (int i = 0; i <= static_cast<int>(StoredType::boolean); ++i) {
-    const auto type = static_cast<StoredType>(i);
-    EXPECT_EQ(try_stored_type(name_of(type)), type);
-    if (const auto dtype = try_dtype(type)) {
-      EXPECT_EQ(stored_type(*dtype), type);
-      EXPECT_EQ(size_of(*dtype), size_of(type));
-    }
-  }
-  EXPECT_EQ(stored_type(DType::bf16), StoredType::bf16);
-  EXPECT_EQ(try_dtype(StoredType::f16), std::nullopt);
-  EXPECT_EQ(try_stored_type("F8_E4M3"), std::nullopt);
-}
-
 }  // namespace
 }  // namespace ebb::checkpoint

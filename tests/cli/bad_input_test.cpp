@@ -44,8 +44,8 @@ TEST_F(BadInput, Data) {
   const auto with = [&](const std::string& path) {
     return Arguments{"train", "--model", "preset:tiny", "--out", at("out"), "--data", path};
   };
-  expect_refused(with(at("empty.txt")), {"empty.txt", "it is empty", "give a text file"});
-  expect_refused(with(at("nothing")), {"nothing", "give a text file"});
+  expect_refused(with(at("empty.txt")), {"empty.txt", "it is empty", "give a file"});
+  expect_refused(with(at("nothing")), {"nothing", "give a file"});
   expect_refused(with(at("nowhere")), {"nowhere", "does not exist", "give the path"});
   expect_refused(with(at("short.txt")), {"4 tokens", "too few", "give more data", "at most 3"});
   expect_refused(with(data) + Arguments{"--sequence", "4000000"}, {"4000000", "give more data"});
@@ -109,7 +109,8 @@ TEST_F(BadInput, UnknownAndMissingFlags) {
   expect_refused({"plan"}, {"--model", "required", "ebb plan --help"});
   expect_refused({"generate"}, {"--model", "required"});
   expect_refused({"inspect"}, {"path", "required"});
-  expect_refused({"sail"}, {"'sail' is not a verb", "train, plan, generate, inspect and probe"});
+  expect_refused({"sail"},
+                 {"'sail' is not a verb", "train, plan, generate, inspect, tokenize and probe"});
   expect_refused({}, {"ebb --help"});
 }
 
@@ -148,14 +149,13 @@ TEST_F(BadInput, Models) {
   const auto with = [&](const std::string& model) {
     return Arguments{"train", "--data", data, "--out", at("out"), "--model", model};
   };
-  expect_refused(with("preset:huge"), {"preset:huge", "tiny, small, qwen2.5-0.5b"});
+  expect_refused(with("preset:huge"), {"preset:huge", "tiny, small, ", "qwen2.5-0.5b"});
   expect_refused(with(at("nowhere")), {"nowhere", "no such folder", "preset:small"});
   std::filesystem::create_directory(at("bare"));
   expect_refused(with(at("bare")), {"bare", "neither a config.json nor a checkpoint", "Give"});
   expect_refused({"generate", "--model", at("bare")}, {"bare", "neither a config.json", "Give"});
   expect_refused({"inspect", at("bare")}, {"bare", "neither a model (config.json) nor"});
   expect_refused({"inspect", at("nowhere")}, {"nowhere", "no such file or folder"});
-  expect_refused({"inspect", data}, {data, "not a valid safetensors file"});
 }
 
 // A tiny model's folder, to be damaged.
@@ -164,6 +164,8 @@ class BadModel : public BadInput {
   void SetUp() override {
     model = at("model");
     std::filesystem::copy(step_folder(trained("made", 1), 1), model);
+    // As a folder from elsewhere: what is changed here is no damage.
+    std::filesystem::remove(model + "/manifest.json");
     config = Json::parse(read_file(model + "/config.json"));
     const std::string whole = read_file(model + "/model.safetensors");
     std::uint64_t length = 0;
@@ -179,6 +181,14 @@ class BadModel : public BadInput {
     const std::uint64_t length = text.size();
     write_file(model + "/model.safetensors",
                std::string(reinterpret_cast<const char*>(&length), 8) + text + bytes);
+  }
+
+  // The folder has no tokenizer, which is not what these tests are about.
+  static std::string expect_refused(const Arguments& arguments,
+                                    const std::vector<std::string>& words, int code = kFailed) {
+    const bool reads_text = arguments[0] == "train" || arguments[0] == "generate";
+    const Arguments bytes = {"--tokenizer", "bytes"};
+    return BadInput::expect_refused(reads_text ? arguments + bytes : arguments, words, code);
   }
 
   // Training and generation read the same folder and must say the same.
@@ -205,8 +215,9 @@ TEST_F(BadModel, Configuration) {
     all.push_back(model + "/config.json");
     expect_model_refused(all);
   };
-  change("model_type", "mamba", {"model_type 'mamba'", "'llama' or 'qwen2'"});
+  change("model_type", "mamba", {"model_type 'mamba'", "llama, mistral, qwen2"});
   change("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}, {"rope_scaling", "'yarn'"});
+  change("quantization_config", {{"quant_method", "gptq"}}, {"quantization_config", "quantized"});
   change("hidden_size", "wide", {"'hidden_size' should be a whole number", "wide"});
   change("hidden_size", -1, {"hidden_size", "-1"});
   change("num_hidden_layers", 1000000000000, {"num_hidden_layers"});
@@ -227,6 +238,13 @@ TEST_F(BadModel, VocabularySmallerThanTheTokenizers) {
   expect_refused({"train", "--data", data, "--out", at("out"), "--model", model},
                  {"vocabulary of 200", "tokenizer's 257", "at least 257"});
   expect_refused({"generate", "--model", model, "--prompt", ""}, {"vocabulary of 200"});
+}
+
+TEST_F(BadModel, NoTokenizer) {
+  const std::vector<std::string> words = {model, "no tokenizer.json", "--tokenizer FOLDER",
+                                          "--tokenizer bytes"};
+  BadInput::expect_refused({"train", "--data", data, "--out", at("out"), "--model", model}, words);
+  BadInput::expect_refused({"generate", "--model", model, "--prompt", "a"}, words);
 }
 
 TEST_F(BadModel, WeightsThatAreNotFinite) {
@@ -261,15 +279,83 @@ TEST_F(BadModel, Tensors) {
   expect_model_refused({name, "[256, 64]", "[128, 128]", "another model"});
 
   changed = header;
-  changed[name]["dtype"] = "F16";
+  changed[name]["dtype"] = "I16";
   write_weights(changed, tensors);
-  expect_model_refused({name, "F16", "F32 and BF16"});
+  expect_model_refused({"model.safetensors", name, "I16", "F32, BF16 and F16", "Save the model"});
 
   // A config of five blocks misses the fifth.
   write_weights(header, tensors);
   config["num_hidden_layers"] = 5;
   write_config(config);
   expect_model_refused({"tensor model.layers.4.", "is missing", "config.json"});
+}
+
+TEST_F(BadModel, Shards) {
+  const std::string index = model + "/model.safetensors.index.json";
+  const std::string shard = model + "/model-00001-of-00001.safetensors";
+  std::filesystem::rename(model + "/model.safetensors", shard);
+  Json map = Json::object();
+  for (const auto& [name, entry] : header.items()) {
+    if (name != "__metadata__") map[name] = "model-00001-of-00001.safetensors";
+  }
+  const auto write_index = [&](const Json& weight_map) {
+    write_file(index, Json{{"metadata", {{"total_size", 1}}}, {"weight_map", weight_map}}.dump());
+  };
+  expect_model_refused({model, "model-00001-of-00001.safetensors", "without an index"});
+  write_index(map);
+  const Finished good = run_ebb(
+      {"generate", "--model", model, "--prompt", "a", "--max-tokens", "2", "--tokenizer", "bytes"});
+  EXPECT_EQ(good.code, 0) << good.err;
+
+  write_index(Json::array());
+  expect_model_refused({index, "weight_map", "found a list", "Get the index again"});
+  Json changed = map;
+  changed["model.norm.weight"] = "../model.safetensors";
+  write_index(changed);
+  expect_model_refused({index, "model.norm.weight", "'../model.safetensors'", "same folder"});
+  changed["model.norm.weight"] = "model-00002-of-00002.safetensors";
+  write_index(changed);
+  expect_model_refused(
+      {index, "model.norm.weight", "model-00002-of-00002.safetensors", "get all its files again"});
+  changed = map;
+  changed.erase("model.norm.weight");
+  write_index(changed);
+  expect_model_refused(
+      {index, "model-00001-of-00001.safetensors", "model.norm.weight", "does not name"});
+  changed = map;
+  changed["model.layers.9.more"] = "model-00001-of-00001.safetensors";
+  write_index(changed);
+  expect_model_refused({index, "'model.layers.9.more' should be in", "and is not"});
+  write_index(map);
+  std::filesystem::remove(shard);
+  expect_model_refused({index, "names the file 'model-00001-of-00001.safetensors'",
+                        "not in the folder", "get all its files again"});
+}
+
+TEST_F(BadModel, DamagedCheckpoints) {
+  const std::string run = at("made");
+  const std::string path = step_folder(run, 1) + "/model.safetensors";
+  std::string bytes = read_file(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_file(path, bytes);
+  const Arguments generate{"generate", "--model", run, "--prompt", "a", "--max-tokens", "2"};
+  const Arguments train =
+      Arguments{"train", "--data", data, "--out", at("out"), "--model", run} + batch(1);
+  expect_refused(generate, {path, "is damaged", "another checkpoint", "--no-verify"});
+  expect_refused(train, {path, "is damaged", "another checkpoint", "--no-verify"});
+  EXPECT_EQ(run_ebb(generate + Arguments{"--no-verify"}).code, 0);
+  EXPECT_EQ(run_ebb(train + Arguments{"--no-verify"}).code, 0);
+}
+
+TEST_F(BadModel, Chat) {
+  const Arguments generate{"generate", "--model", model, "--prompt", "abc"};
+  expect_refused(generate + Arguments{"--chat"},
+                 {"--chat", model, "no chat template", "chat_template.jinja", "leave --chat out"});
+  expect_refused(generate + Arguments{"--system", "be kind"}, {"--system", "add --chat"});
+  BadInput::expect_refused(generate + Arguments{"--tokenizer", at("")},
+                           {"--tokenizer", "no tokenizer.json", "give a folder"});
+  write_file(model + "/generation_config.json", R"({"eos_token_id": "end"})");
+  expect_refused(generate, {model + "/generation_config.json", "'eos_token_id'", "leave it out"});
 }
 
 TEST_F(BadModel, CutFiles) {
@@ -281,7 +367,9 @@ TEST_F(BadModel, CutFiles) {
     expect_model_refused({path, "not a valid safetensors file"});
   }
   std::filesystem::remove(path);
-  expect_model_refused({path});
+  expect_model_refused({model, "model.safetensors", "found no weights", "Get the folder again"});
+  write_file(model + "/pytorch_model.bin", "x");
+  expect_model_refused({model, "pytorch_model.bin", "safe_serialization=True"});
 }
 
 TEST_F(BadModel, Sampling) {
@@ -303,7 +391,7 @@ TEST_F(BadModel, Sampling) {
   }
   expect_refused({"generate", "--model", model, "--prompt", std::string(5000, 'a')},
                  {"--prompt", "5000 tokens", "4096 positions", "at most 4095"});
-  const Finished tight = run_ebb(with({"--device-memory", "1MiB"}));
+  const Finished tight = run_ebb(with({"--device-memory", "1MiB", "--tokenizer", "bytes"}));
   EXPECT_EQ(tight.code, kDoesNotFit);
   EXPECT_THAT(tight.err, AllOf(HasSubstr("does not fit"), HasSubstr("key-value cache"),
                                HasSubstr("Missing: "), HasSubstr("--device-memory")));
@@ -369,7 +457,7 @@ TEST_F(BadResume, OtherSettings) {
   expect_refused(Arguments{"train", "--model", "preset:tiny", "--data", at("other.txt"), "--out",
                            run, "--resume"} +
                      batch(4),
-                 {"data: ", "now", advice});
+                 {"data.digest: ", "now", advice});
 }
 
 }  // namespace

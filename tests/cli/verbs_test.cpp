@@ -36,15 +36,20 @@ TEST_F(VerbsTest, HelpNamesEveryFlag) {
                             "--states",    "--state-format",  "--offload-fraction",
                             "--recompute", "--activations",   "--chunk-parameters",
                             "--seed",      "--dtype",         "--device",
-                            "--threads",   "--host-fraction", "--use-cpu-offloading"};
+                            "--threads",   "--host-fraction", "--use-cpu-offloading",
+                            "--tokenizer", "--packing",       "--loss",
+                            "--eval-data", "--eval-share",    "--eval-batches",
+                            "--eval-every"};
   const std::vector<std::pair<std::string, Arguments>> verbs = {
-      {"train",
-       shared + Arguments{"--data", "--out", "--save-every", "--keep", "--resume", "--summary"}},
+      {"train", shared + Arguments{"--data", "--out", "--save-every", "--keep", "--resume",
+                                   "--summary", "--no-verify"}},
       {"plan", shared},
       {"generate",
        {"--model", "--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed",
-        "--device-memory", "--host-memory", "--threads", "--dtype"}},
-      {"inspect", {"path", "preset:NAME"}}};
+        "--device-memory", "--host-memory", "--threads", "--dtype", "--tokenizer", "--chat",
+        "--system", "--json", "--no-verify"}},
+      {"tokenize", {"--model", "--tokenizer", "--data", "--out", "--threads"}},
+      {"inspect", {"path", "preset:NAME", "--json"}}};
   const Finished all = run_ebb({"--help"});
   EXPECT_EQ(all.code, 0);
   for (const auto& [verb, flags] : verbs) {
@@ -197,27 +202,21 @@ TEST_F(VerbsTest, GenerateShowsTheTextAsItComes) {
   EXPECT_EQ(process.kill().signal, SIGKILL);
 }
 
-TEST_F(VerbsTest, InspectShowsModelsRunsCheckpointsAndFiles) {
-  const auto shown = [](const std::string& path) {
-    const Finished end = run_ebb({"inspect", path});
-    EXPECT_EQ(end.code, 0) << end.err;
-    return end.out;
-  };
-  EXPECT_THAT(shown("preset:tiny"), AllOf(HasSubstr("llama"), HasSubstr("822 k parameters"),
-                                          HasSubstr("4 blocks of width 128")));
-  const std::string run = trained("run", 2);
-  const std::string of_run = shown(run);
-  EXPECT_THAT(of_run, AllOf(HasSubstr("Checkpoint of step 2"), HasSubstr("checksums are right"),
-                            HasSubstr("numerics key"), HasSubstr("model.embed_tokens.weight")));
-  EXPECT_EQ(shown(step_folder(run, 2)), of_run);
-  EXPECT_THAT(shown(step_folder(run, 2) + "/state.safetensors"),
-              AllOf(HasSubstr("model.norm.weight.first"), HasSubstr("F32"), HasSubstr("I16")));
-  std::string bytes = read_file(step_folder(run, 2) + "/state.safetensors");
-  bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  write_file(step_folder(run, 2) + "/state.safetensors", bytes);
-  const Finished broken = run_ebb({"inspect", run});
-  EXPECT_EQ(broken.code, 1);
-  EXPECT_THAT(broken.out, AllOf(HasSubstr("BROKEN"), HasSubstr("state.safetensors")));
+TEST_F(VerbsTest, GenerateAsJson) {
+  const std::string run = trained("run", 3);
+  const Finished end = run_ebb({"generate", "--model", run, "--prompt", "tide", "--max-tokens",
+                                "12", "--temperature", "0", "--json"});
+  ASSERT_EQ(end.code, 0) << end.err;
+  const Json json = Json::parse(end.out);
+  EXPECT_EQ(json["prompt_ids"], Json({'t', 'i', 'd', 'e'}));
+  EXPECT_EQ(json["ids"].size(), 12u);
+  EXPECT_EQ(json["ended_by"], "length");
+  EXPECT_EQ(json["temperature"], 0);
+  EXPECT_EQ(json["stop_ids"], Json({256}));
+  const Finished text = run_ebb(
+      {"generate", "--model", run, "--prompt", "tide", "--max-tokens", "12", "--temperature", "0"});
+  EXPECT_EQ(text.out, "tide" + json["text"].get<std::string>() + "\n");
+  EXPECT_THAT(text.err, AllOf(HasSubstr("temperature 0 (as given)"), HasSubstr("ends at 256")));
 }
 
 }  // namespace

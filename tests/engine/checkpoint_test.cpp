@@ -13,6 +13,7 @@
 #include "io/fault_file_system.h"
 #include "io/posix_file_system.h"
 #include "io/temp_folder.h"
+#include "io/text_file.h"
 
 namespace ebb::engine {
 namespace {
@@ -72,9 +73,10 @@ TrainingSettings settings_for(const Placement& placement, DType dtype = DType::b
 }
 
 fs::path save(io::FileSystem& files, const fs::path& root, TrainingRun& run, int keep = 2) {
-  return save_checkpoint(files, root, run.store(), run.settings().config,
+  return save_checkpoint(files, root, run.store(),
+                         {.config = run.settings().config, .stored_config = {}, .copies = {}},
                          {.step = run.steps_done(),
-                          .data_position = 2 * run.steps_done(),
+                          .data_position = {.epoch = 1, .item = 2 * run.steps_done(), .token = 3},
                           .seed = 7,
                           .numerics_key = {{"test", true}}},
                          keep);
@@ -269,7 +271,29 @@ TEST_F(FailedSaveTest, KeepsAsManyAsAreWanted) {
   for (const fs::path& entry : files.list(root)) names.push_back(entry.filename().string());
   EXPECT_THAT(names, testing::ElementsAre("step-00000006", "step-00000007", "step-00000008"));
   EXPECT_EQ(found(), digests_of(run));
-  EXPECT_EQ(read_training_state(files, root / "step-00000007").data_position, 14);
+  EXPECT_EQ(read_training_state(files, root / "step-00000007").data_position,
+            (text::DataPosition{.epoch = 1, .item = 14, .token = 3}));
+}
+
+TEST(TrainingState, OfAnEarlierEbbIsRefused) {
+  const io::TempFolder folder;
+  io::PosixFileSystem files;
+  const auto refused = [&](std::string_view text) -> std::string {
+    io::write_text_atomically(files, folder / "training.json", text);
+    try {
+      (void)read_training_state(files, folder / "");
+    } catch (const FormatError& error) {
+      return error.what();
+    }
+    return "(no error)";
+  };
+  EXPECT_THAT(
+      refused(R"({"version": 1, "step": 3, "data_position": 14, "seed": 0, "numerics_key": {}})"),
+      AllOf(HasSubstr("training.json"), HasSubstr("version 2, found 1"),
+            HasSubstr("start a new one from its weights")));
+  EXPECT_THAT(
+      refused(R"({"version": 2, "step": 3, "data_position": 14, "seed": 0, "numerics_key": {}})"),
+      AllOf(HasSubstr("training.json"), HasSubstr("data position"), HasSubstr("14")));
 }
 
 TEST_F(FailedSaveTest, AnotherModelsOrTypesCheckpointIsRefused) {

@@ -1,6 +1,7 @@
 // Generation against PyTorch's logits, and against itself.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "checkpoint/safetensors.h"
@@ -13,7 +14,7 @@ namespace ebb::engine {
 namespace {
 
 std::filesystem::path golden(const std::string& family) {
-  return source_folder() / "tests/golden/training" / family;
+  return source_folder() / "tests/golden" / family;
 }
 
 template <class T>
@@ -103,8 +104,16 @@ TEST_P(GenerationTest, LimitsHold) {
   EXPECT_TRUE(fits(256 * kMiB));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GenerationTest, testing::Values("llama", "qwen2"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Families, GenerationTest,
+                         testing::Values("training/llama", "training/qwen2",
+                                         "families/llama_scaled", "families/llama_biases",
+                                         "families/mistral", "families/qwen2", "families/qwen3",
+                                         "families/gpt2", "families/gemma"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '/', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace ebb::engine

@@ -139,23 +139,30 @@ class MirroredOps : public ModelOps {
   void column_sums(void* out, DType type, ConstView x) override {
     mirror_.around([&] { ops_.column_sums(mirror_.at(out), type, on(x)); });
   }
-  void embed(View out, ConstView table, std::span<const std::int32_t> ids) override {
-    mirror_.around([&] { ops_.embed(on(out), on(table), on(ids)); });
+  void add_row(View x, const void* row) override {
+    mirror_.around([&] { ops_.add_row(on(x), mirror_.at(row)); });
   }
-  void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids) override {
-    mirror_.around([&] { ops_.embed_backward(on(sums), on(dy), on(ids)); });
+  void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale) override {
+    mirror_.around([&] { ops_.embed(on(out), on(table), on(ids), scale); });
   }
-  void rms_norm(View y, float* rstd, bool rstd_given, ConstView x, const void* weight,
-                float epsilon) override {
-    mirror_.around(
-        [&] { ops_.rms_norm(on(y), on(rstd), rstd_given, on(x), mirror_.at(weight), epsilon); });
+  void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,
+                      float scale) override {
+    mirror_.around([&] { ops_.embed_backward(on(sums), on(dy), on(ids), scale); });
   }
-  void rms_norm_backward(View dx, void* dweight, DType dweight_type, ConstView dy, ConstView x,
-                         const float* rstd, const void* weight) override {
+  void norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
+            const void* bias, const Norm& norm) override {
     mirror_.around([&] {
-      ops_.rms_norm_backward(on(dx), mirror_.at(dweight), dweight_type, on(dy), on(x), on(rstd),
-                             mirror_.at(weight));
+      ops_.norm(on(y), on(stats), stats_given, on(x), mirror_.at(weight), mirror_.at(bias), norm);
     });
+  }
+  void norm_backward(const NormGradients& to, ConstView dy, ConstView x, const float* stats,
+                     const void* weight, const Norm& norm) override {
+    NormGradients there = to;
+    there.dx = on(to.dx);
+    there.dweight = mirror_.at(to.dweight);
+    there.dbias = mirror_.at(to.dbias);
+    mirror_.around(
+        [&] { ops_.norm_backward(there, on(dy), on(x), on(stats), mirror_.at(weight), norm); });
   }
   void rope(View x, const float* table, const RopeShape& shape) override {
     mirror_.around([&] { ops_.rope(on(x), on(table), shape); });
@@ -172,11 +179,11 @@ class MirroredOps : public ModelOps {
                               on(log_sums), shape);
     });
   }
-  void swiglu(View h, ConstView gate_up) override {
-    mirror_.around([&] { ops_.swiglu(on(h), on(gate_up)); });
+  void activate(View h, ConstView x, Activation activation) override {
+    mirror_.around([&] { ops_.activate(on(h), on(x), activation); });
   }
-  void swiglu_backward(View dgate_up, ConstView dh, ConstView gate_up) override {
-    mirror_.around([&] { ops_.swiglu_backward(on(dgate_up), on(dh), on(gate_up)); });
+  void activate_backward(View dx, ConstView dh, ConstView x, Activation activation) override {
+    mirror_.around([&] { ops_.activate_backward(on(dx), on(dh), on(x), activation); });
   }
   void cross_entropy(View dlogits, float* losses, ConstView logits,
                      std::span<const std::int32_t> targets, float scale) override {

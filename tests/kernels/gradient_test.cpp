@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "kernels/reference/activation.h"
 #include "kernels/reference/attention.h"
 #include "kernels/reference/embedding.h"
 #include "kernels/reference/loss.h"
 #include "kernels/reference/matmul.h"
 #include "kernels/reference/norm.h"
 #include "kernels/reference/rope.h"
-#include "kernels/reference/swiglu.h"
 
 namespace ebb::kernels::reference {
 namespace {
@@ -65,46 +65,72 @@ GradientCase matmul_gradient(std::int64_t m, std::int64_t n, std::int64_t k) {
   return c;
 }
 
-GradientCase embed_gradient() {
+GradientCase embed_gradient(double scale) {
   static constexpr std::int32_t ids[] = {2, 0, 2, 4, 2};
   GradientCase c;
-  c.name = "embed";
+  c.name = fmt::format("embed by {}", scale);
   c.inputs = {5 * 3};
   c.output = 5 * 3;
-  c.forward = [](const Inputs& in) {
+  c.forward = [=](const Inputs& in) {
     Values out(15);
-    embed(matrix(out, 5, 3), matrix(in[0], 5, 3), ids);
+    embed(matrix(out, 5, 3), matrix(in[0], 5, 3), ids, scale);
     return out;
   };
-  c.backward = [](const Inputs&, const Values& dout) {
+  c.backward = [=](const Inputs&, const Values& dout) {
     Inputs d{Values(15, 0.0)};
-    embed_backward(matrix(d[0], 5, 3), matrix(dout, 5, 3), ids);
+    embed_backward(matrix(d[0], 5, 3), matrix(dout, 5, 3), ids, scale);
     return d;
   };
   return c;
 }
 
-GradientCase norm_gradient(std::int64_t rows, std::int64_t cols) {
+GradientCase add_row_gradient(std::int64_t rows, std::int64_t cols) {
   GradientCase c;
-  c.name = fmt::format("rms_norm {}x{}", rows, cols);
+  c.name = fmt::format("add_row {}x{}", rows, cols);
   c.inputs = {std::size_t(rows * cols), std::size_t(cols)};
   c.output = std::size_t(rows * cols);
-  const auto forward = [=](const Inputs& in, Values& rstd) {
+  c.forward = [=](const Inputs& in) {
+    Values out = in[0];
+    add_row(matrix(out, rows, cols), in[1].data());
+    return out;
+  };
+  c.backward = [=](const Inputs&, const Values& dout) {
+    Inputs d{dout, Values(cols)};
+    column_sums(d[1].data(), matrix(dout, rows, cols));
+    return d;
+  };
+  return c;
+}
+
+GradientCase norm_gradient(std::int64_t rows, std::int64_t width, Norm::Kind kind,
+                           std::int64_t groups, float offset, bool in_place) {
+  const std::int64_t cols = width * groups;
+  const Norm how{kind, 0.1f, offset, groups};
+  const bool bias = kind == Norm::Kind::layer;
+  GradientCase c;
+  c.name = fmt::format("{} norm {}x{} in {} groups", kind == Norm::Kind::rms ? "rms" : "layer",
+                       rows, cols, groups);
+  c.inputs = {std::size_t(rows * cols), std::size_t(width), std::size_t(width)};
+  c.output = std::size_t(rows * cols);
+  const auto forward = [=](const Inputs& in, Values& stats) {
     Values out(rows * cols);
-    rms_norm(matrix(out, rows, cols), rstd.data(), false, matrix(in[0], rows, cols), in[1].data(),
-             0.1);
+    norm(matrix(out, rows, cols), stats.data(), false, matrix(in[0], rows, cols), in[1].data(),
+         bias ? in[2].data() : nullptr, how);
     return out;
   };
   c.forward = [=](const Inputs& in) {
-    Values rstd(rows);
-    return forward(in, rstd);
+    Values stats(how.stats(rows));
+    return forward(in, stats);
   };
   c.backward = [=](const Inputs& in, const Values& dout) {
-    Values rstd(rows);
-    forward(in, rstd);
-    Inputs d{Values(rows * cols, 0.0), Values(cols)};
-    rms_norm_backward(matrix(d[0], rows, cols), d[1].data(), matrix(dout, rows, cols),
-                      matrix(in[0], rows, cols), rstd.data(), in[1].data());
+    Values stats(how.stats(rows));
+    forward(in, stats);
+    Inputs d{in_place ? dout : Values(rows * cols, 0.0), Values(width), Values(width)};
+    const Values& dy = in_place ? d[0] : dout;
+    const NormGradientPlaces<double, double> to{matrix(d[0], rows, cols), !in_place, d[1].data(),
+                                                bias ? d[2].data() : nullptr};
+    norm_backward(to, matrix(dy, rows, cols), matrix(in[0], rows, cols),
+                  std::as_const(stats).data(), in[1].data(), how);
     return d;
   };
   return c;
@@ -138,8 +164,8 @@ GradientCase attention_gradient(const AttentionShape& s) {
   const std::int64_t rows = s.batch * s.keys;
   const std::int64_t q_cols = s.heads * s.head_dim, kv_cols = s.kv_heads * s.head_dim;
   GradientCase c;
-  c.name =
-      fmt::format("attention b{} s{} h{}/{} d{}", s.batch, s.keys, s.heads, s.kv_heads, s.head_dim);
+  c.name = fmt::format("attention b{} s{} h{}/{} d{} w{}", s.batch, s.keys, s.heads, s.kv_heads,
+                       s.head_dim, s.window);
   c.inputs = {std::size_t(rows * q_cols), std::size_t(rows * kv_cols), std::size_t(rows * kv_cols)};
   c.output = std::size_t(rows * q_cols);
   const auto forward = [=](const Inputs& in, Values& log_sums) {
@@ -166,20 +192,22 @@ GradientCase attention_gradient(const AttentionShape& s) {
   return c;
 }
 
-GradientCase swiglu_gradient(std::int64_t rows, std::int64_t cols) {
+GradientCase activation_gradient(Activation activation, bool gated) {
+  constexpr std::int64_t rows = 3, cols = 4;
+  const std::int64_t width = gated ? 2 * cols : cols;
   GradientCase c;
-  c.name = fmt::format("swiglu {}x{}", rows, cols);
-  c.inputs = {std::size_t(rows * 2 * cols)};
+  c.name = fmt::format("activation {}{}", static_cast<int>(activation), gated ? " gated" : "");
+  c.inputs = {std::size_t(rows * width)};
   c.output = std::size_t(rows * cols);
   c.forward = [=](const Inputs& in) {
     Values out(rows * cols);
-    swiglu(matrix(out, rows, cols), matrix(in[0], rows, 2 * cols));
+    activate(matrix(out, rows, cols), matrix(in[0], rows, width), activation);
     return out;
   };
   c.backward = [=](const Inputs& in, const Values& dout) {
     Inputs d{in[0]};  // in place
-    swiglu_backward(matrix(d[0], rows, 2 * cols), matrix(dout, rows, cols),
-                    matrix(std::as_const(d[0]), rows, 2 * cols));
+    activate_backward(matrix(d[0], rows, width), matrix(dout, rows, cols),
+                      matrix(std::as_const(d[0]), rows, width), activation);
     return d;
   };
   return c;
@@ -227,10 +255,24 @@ double dot_product(const Values& a, const Values& b) {
 }
 
 TEST(ReferenceGradients, MatchCentralDifferences) {
-  for (const GradientCase& c :
-       {matmul_gradient(3, 4, 5), embed_gradient(), norm_gradient(3, 5), rope_gradient(),
-        attention_gradient({2, 4, 4, 4, 2, 3, 0.7f}), attention_gradient({1, 6, 6, 1, 1, 2, 1.3f}),
-        swiglu_gradient(3, 4), loss_gradient(4, 5)}) {
+  std::vector<GradientCase> cases{matmul_gradient(3, 4, 5),
+                                  embed_gradient(1.0),
+                                  embed_gradient(2.5),
+                                  add_row_gradient(3, 4),
+                                  rope_gradient(),
+                                  attention_gradient({2, 4, 4, 4, 2, 3, 0.7f}),
+                                  attention_gradient({1, 6, 6, 1, 1, 2, 1.3f}),
+                                  attention_gradient({2, 6, 6, 2, 1, 2, 1.3f, 3}),
+                                  loss_gradient(4, 5)};
+  for (const Norm::Kind kind : {Norm::Kind::rms, Norm::Kind::layer}) {
+    cases.push_back(norm_gradient(3, 5, kind, 1, 0.0f, false));
+    cases.push_back(norm_gradient(3, 4, kind, 2, 1.0f, true));
+  }
+  for (const Activation act : {Activation::silu, Activation::gelu, Activation::gelu_tanh}) {
+    cases.push_back(activation_gradient(act, false));
+    cases.push_back(activation_gradient(act, true));
+  }
+  for (const GradientCase& c : cases) {
     Inputs inputs;
     for (std::size_t i = 0; i < c.inputs.size(); ++i) {
       inputs.push_back(normal_values(c.inputs[i], i));

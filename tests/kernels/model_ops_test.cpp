@@ -58,6 +58,37 @@ std::vector<OpCase> attention_cases(DType t) {
     cases.push_back(attention_case(t, {2, 1, 700, 6, 2, 32, scale}, padding));   // decode
     cases.push_back(attention_case(t, {1, 3, 9, 2, 2, 10, scale}, padding));     // few
     cases.push_back(attention_case(t, {2, 70, 400, 4, 4, 16, scale}, padding));  // continued
+    // Windows: of one key, within a tile, over tiles that some rows do not see, wider than needed.
+    for (const std::int64_t window : {1, 65, 257, 1000}) {
+      const AttentionShape s{1, 600, 600, 2, 1, 6, scale, window};
+      if (padding > 0) cases.push_back(attention_case(t, s, padding));
+      if (padding > 0) cases.push_back(attention_backward_case(t, s, padding));
+      cases.push_back(attention_case(t, {2, 70, 700, 2, 2, 16, scale, window}, padding));
+      cases.push_back(attention_case(t, {2, 3, 700, 4, 2, 16, scale, window}, padding));
+    }
+  }
+  return cases;
+}
+
+// Rows whole and by groups, both kinds, weights as they are and as a distance from one.
+std::vector<OpCase> norm_cases(DType t, std::int64_t rows, std::int64_t width) {
+  std::vector<OpCase> cases;
+  const DType f = DType::f32;
+  const std::int64_t pad = width % 4;
+  for (const Norm::Kind kind : {Norm::Kind::rms, Norm::Kind::layer}) {
+    const bool bias = kind == Norm::Kind::layer;
+    for (const std::int64_t groups : {1, 3}) {
+      const NormShape plain{rows, width, {kind, 1e-5f, 0.0f, groups}, bias};
+      const NormShape offset{rows, width, {kind, 1e-5f, 1.0f, groups}, false};
+      for (const NormShape& s : {plain, offset}) {
+        cases.push_back(norm_case(t, s, {.padding = pad}));
+        cases.push_back(norm_case(t, s, {.given = true, .padding = pad}));
+        cases.push_back(norm_case(t, s, {.in_place = true, .padding = pad}));
+        cases.push_back(norm_backward_case(t, t, s, {.padding = pad}));
+        cases.push_back(norm_backward_case(t, f, s, {.padding = pad}));
+        cases.push_back(norm_backward_case(t, t, s, {.in_place = true, .padding = pad}));
+      }
+    }
   }
   return cases;
 }
@@ -75,15 +106,19 @@ std::vector<OpCase> streaming_cases(DType t) {
     const std::int64_t pad = cols % 4;
     cases.push_back(column_sums_case(t, t, rows, cols, pad));
     cases.push_back(column_sums_case(t, f, rows, cols, pad));
-    cases.push_back(embed_case(t, rows, cols, 11, pad));
-    cases.push_back(embed_backward_case(t, rows, cols, 11, pad));
-    cases.push_back(rms_norm_case(t, rows, cols, false, pad));
-    cases.push_back(rms_norm_case(t, rows, cols, true, pad));
-    cases.push_back(rms_norm_backward_case(t, t, rows, cols, pad));
-    cases.push_back(rms_norm_backward_case(t, f, rows, cols, pad));
-    cases.push_back(swiglu_case(t, rows, cols, pad));
-    cases.push_back(swiglu_backward_case(t, rows, cols, false, pad));
-    cases.push_back(swiglu_backward_case(t, rows, cols, true, pad));
+    cases.push_back(add_row_case(t, rows, cols, pad));
+    for (const float scale : {1.0f, 2.34375f, 0.3f}) {
+      cases.push_back(embed_case(t, {rows, cols, 11, scale}, pad));
+      cases.push_back(embed_backward_case(t, {rows, cols, 11, scale}, pad));
+    }
+    for (OpCase& made : norm_cases(t, rows, cols)) cases.push_back(std::move(made));
+    for (const Activation act : {Activation::silu, Activation::gelu, Activation::gelu_tanh}) {
+      for (const bool gated : {false, true}) {
+        cases.push_back(activate_case(t, {rows, cols, act, gated}, pad));
+        cases.push_back(activate_backward_case(t, {rows, cols, act, gated}, false, pad));
+        cases.push_back(activate_backward_case(t, {rows, cols, act, gated}, true, pad));
+      }
+    }
     cases.push_back(cross_entropy_case(t, rows, cols, false, pad));
     cases.push_back(cross_entropy_case(f, rows, cols, true, pad));
     cases.push_back(convert_case(t, f, rows, cols, pad));
@@ -191,22 +226,24 @@ TEST(CpuOps, MatchesReferenceOnEveryInstructionSet) {
     }
   }
   int tried = 0;
-  for (std::int64_t left = hwy::SupportedTargets(); left != 0 && !HasFatalFailure();
-       left &= left - 1, ++tried) {
-    use(left & -left);
-    SCOPED_TRACE(hwy::TargetName(left & -left));
-    for (const OpCase& c : cases) {
-      Buffers inputs = c.make(kSeed);
-      if (c.prepare) c.prepare(reference, inputs);
-      Buffers expected = inputs, found = inputs;
-      c.run(reference, expected);
+  for (const OpCase& c : cases) {
+    Buffers inputs = c.make(kSeed);
+    if (c.prepare) c.prepare(reference, inputs);
+    Buffers expected = inputs;
+    c.run(reference, expected);
+    tried = 0;
+    for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1, ++tried) {
+      use(left & -left);
+      SCOPED_TRACE(hwy::TargetName(left & -left));
+      Buffers found = inputs;
       run_with_scratch(ops, c, found);
-      for (std::size_t i = 0; i < inputs.size() && !HasFatalFailure(); ++i) {
+      use(0);
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i].operand().role != Role::input) expect_near(c, expected[i], found[i]);
+        if (HasFatalFailure()) return;
       }
     }
   }
-  use(0);
   EXPECT_GT(tried, 1);
 }
 
@@ -237,8 +274,11 @@ TEST(CpuOps, NotANumberReachesTheResult) {
   for (const OpCase& c :
        {attention_case(DType::f32, {1, 70, 70, 1, 1, 16, 1.0f}, 0),
         attention_case(DType::f32, {1, 1, 70, 1, 1, 16, 1.0f}, 0),
-        swiglu_case(DType::f32, 70, 16, 0), cross_entropy_case(DType::f32, 70, 40, false, 0),
-        rms_norm_case(DType::f32, 70, 20, false, 0)}) {
+        activate_case(DType::f32, {70, 16, Activation::silu, true}, 0),
+        activate_case(DType::f32, {70, 16, Activation::gelu, false}, 0),
+        activate_case(DType::f32, {70, 16, Activation::gelu_tanh, false}, 0),
+        cross_entropy_case(DType::f32, 70, 40, false, 0), norm_case(DType::f32, {70, 20}, {}),
+        norm_case(DType::f32, {70, 20, {.kind = Norm::Kind::layer}, true}, {})}) {
     Buffers buffers = c.make(kSeed);
     for (Buffer& buffer : buffers) {
       if (buffer.operand().role == Role::input && buffer.operand().type == DType::f32) {
@@ -321,6 +361,11 @@ TEST(CountingOps, CountsWithoutMemory) {
   count = counting.take();
   EXPECT_EQ(count.flops, 12 * 2 * (4.0 * 8 + 4));
   EXPECT_EQ(count.bytes, 4.0 * (2 * 3 * 16 + 2 * 5 * 8));
+  // With a window of 4: 3 + 4 + 4; with one of 2: 2 + 2 + 2.
+  for (const auto& [window, pairs] : {std::pair{4, 11}, {2, 6}, {5, 12}}) {
+    counting.attention(x, nullptr, x, keys, keys, {1, 3, 5, 2, 1, 8, 1.0f, window});
+    EXPECT_EQ(counting.take().flops, pairs * 2 * (4.0 * 8 + 4)) << "window " << window;
+  }
   counting.fill_zero(nullptr, 100);
   EXPECT_EQ(counting.take().bytes, 100);
 }

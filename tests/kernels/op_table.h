@@ -49,64 +49,106 @@ inline OpCase column_sums_case(DType in, DType out, std::int64_t rows, std::int6
   return c;
 }
 
-inline OpCase embed_case(DType type, std::int64_t rows, std::int64_t cols, std::int64_t vocabulary,
-                         std::int64_t padding) {
+inline OpCase add_row_case(DType type, std::int64_t rows, std::int64_t cols, std::int64_t padding) {
   OpCase c;
-  c.name =
-      fmt::format("embed {} {}x{} of {} pad{}", name_of(type), rows, cols, vocabulary, padding);
-  c.operands = {{"out", Role::output, type, rows, cols, padding},
-                {"table", Role::input, type, vocabulary, cols, padding},
-                {"ids", Role::input, DType::i32, 1, rows, 0, 0, 0, vocabulary}};
-  c.run = [](ModelOps& ops, Buffers& x) { ops.embed(x[0].view(), x[1].view(), x[2].ids()); };
-  c.tolerance = 0;
+  c.name = fmt::format("add_row {} {}x{} pad{}", name_of(type), rows, cols, padding);
+  c.operands = {{"x", Role::inout, type, rows, cols, padding}, {"row", Role::input, type, 1, cols}};
+  c.run = [](ModelOps& ops, Buffers& x) { ops.add_row(x[0].view(), x[1].data()); };
   return c;
 }
 
-inline OpCase embed_backward_case(DType type, std::int64_t rows, std::int64_t cols,
-                                  std::int64_t vocabulary, std::int64_t padding) {
+struct EmbedShape {
+  std::int64_t rows, cols, vocabulary;
+  float scale = 1.0f;
+};
+
+inline OpCase embed_case(DType type, const EmbedShape& s, std::int64_t padding) {
   OpCase c;
-  c.name = fmt::format("embed_backward {} {}x{} of {} pad{}", name_of(type), rows, cols, vocabulary,
-                       padding);
-  c.operands = {{"sums", Role::inout, DType::f32, vocabulary, cols, padding},
-                {"dy", Role::input, type, rows, cols, padding},
-                {"ids", Role::input, DType::i32, 1, rows, 0, 0, 0, vocabulary}};
-  c.run = [](ModelOps& ops, Buffers& x) {
-    ops.embed_backward(x[0].view(), x[1].view(), x[2].ids());
+  c.name = fmt::format("embed {} {}x{} of {} by {} pad{}", name_of(type), s.rows, s.cols,
+                       s.vocabulary, s.scale, padding);
+  c.operands = {{"out", Role::output, type, s.rows, s.cols, padding},
+                {"table", Role::input, type, s.vocabulary, s.cols, padding},
+                {"ids", Role::input, DType::i32, 1, s.rows, 0, 0, 0, s.vocabulary}};
+  c.run = [s](ModelOps& ops, Buffers& x) {
+    ops.embed(x[0].view(), x[1].view(), x[2].ids(), s.scale);
+  };
+  c.tolerance = s.scale == 1.0f ? 0 : 1e-5;
+  return c;
+}
+
+inline OpCase embed_backward_case(DType type, const EmbedShape& s, std::int64_t padding) {
+  OpCase c;
+  c.name = fmt::format("embed_backward {} {}x{} of {} by {} pad{}", name_of(type), s.rows, s.cols,
+                       s.vocabulary, s.scale, padding);
+  c.operands = {{"sums", Role::inout, DType::f32, s.vocabulary, s.cols, padding},
+                {"dy", Role::input, type, s.rows, s.cols, padding},
+                {"ids", Role::input, DType::i32, 1, s.rows, 0, 0, 0, s.vocabulary}};
+  c.run = [s](ModelOps& ops, Buffers& x) {
+    ops.embed_backward(x[0].view(), x[1].view(), x[2].ids(), s.scale);
+  };
+  c.tolerance = 0;  // the order of roundings is written down
+  return c;
+}
+
+struct NormShape {
+  std::int64_t rows, width;  // of a group
+  Norm norm = {};
+  bool bias = false;
+  std::int64_t cols() const { return width * norm.groups; }
+};
+
+inline std::string name_of(const NormShape& s) {
+  return fmt::format("{} {}x{} in {} groups offset {}{}",
+                     s.norm.kind == Norm::Kind::rms ? "rms" : "layer", s.rows, s.cols(),
+                     s.norm.groups, s.norm.weight_offset, s.bias ? " bias" : "");
+}
+
+// How a norm's operands lie: its stats given or found, its results in x's memory or apart.
+struct NormCall {
+  bool given = false, in_place = false;
+  std::int64_t padding = 0;
+};
+
+inline OpCase norm_case(DType type, const NormShape& s, const NormCall& call) {
+  OpCase c;
+  c.name = fmt::format("norm {} {}{}{} pad{}", name_of(type), name_of(s),
+                       call.given ? " given" : "", call.in_place ? " in place" : "", call.padding);
+  c.operands = {
+      {"y", call.in_place ? Role::inout : Role::output, type, s.rows, s.cols(), call.padding, 1.5,
+       0.5},
+      {"stats", call.given ? Role::input : Role::output, DType::f32, 1, s.norm.stats(s.rows)},
+      {"x", Role::input, type, s.rows, s.cols(), call.padding, 1.5, 0.5},
+      {"weight", Role::input, type, 1, s.width},
+      {"bias", Role::input, type, 1, s.width}};
+  c.run = [s, call](ModelOps& ops, Buffers& x) {
+    ops.norm(x[0].view(), x[1].floats(), call.given, x[call.in_place ? 0 : 2].view(), x[3].data(),
+             s.bias ? x[4].data() : nullptr, s.norm);
   };
   return c;
 }
 
-inline OpCase rms_norm_case(DType type, std::int64_t rows, std::int64_t cols, bool given,
-                            std::int64_t padding) {
+// In place: dx is dy's memory and nothing is added to.
+inline OpCase norm_backward_case(DType type, DType out, const NormShape& s, const NormCall& call) {
   OpCase c;
-  c.name = fmt::format("rms_norm {} {}x{}{} pad{}", name_of(type), rows, cols,
-                       given ? " given" : "", padding);
-  c.operands = {{"y", Role::output, type, rows, cols, padding},
-                {"rstd", given ? Role::input : Role::output, DType::f32, 1, rows},
-                {"x", Role::input, type, rows, cols, padding},
-                {"weight", Role::input, type, 1, cols}};
-  c.run = [given](ModelOps& ops, Buffers& x) {
-    ops.rms_norm(x[0].view(), x[1].floats(), given, x[2].view(), x[3].data(), 1e-5f);
+  c.name = fmt::format("norm_backward {}>{} {}{} pad{}", name_of(type), name_of(out), name_of(s),
+                       call.in_place ? " in place" : "", call.padding);
+  c.operands = {{"dx", Role::inout, type, s.rows, s.cols(), call.padding},
+                {"dweight", Role::output, out, 1, s.width},
+                {"dbias", s.bias ? Role::output : Role::input, out, 1, s.width},
+                {"dy", Role::input, type, s.rows, s.cols(), call.padding},
+                {"x", Role::input, type, s.rows, s.cols(), call.padding},
+                {"stats", Role::input, DType::f32, 1, s.norm.stats(s.rows), 0, 0.1, 1.0},
+                {"weight", Role::input, type, 1, s.width}};
+  c.run = [s, out, call](ModelOps& ops, Buffers& x) {
+    const NormGradients to{.dx = x[0].view(),
+                           .add = !call.in_place,
+                           .dweight = x[1].data(),
+                           .dbias = s.bias ? x[2].data() : nullptr,
+                           .type = out};
+    ops.norm_backward(to, x[call.in_place ? 0 : 3].view(), x[4].view(), x[5].floats(), x[6].data(),
+                      s.norm);
   };
-  return c;
-}
-
-inline OpCase rms_norm_backward_case(DType type, DType out, std::int64_t rows, std::int64_t cols,
-                                     std::int64_t padding) {
-  OpCase c;
-  c.name = fmt::format("rms_norm_backward {}>{} {}x{} pad{}", name_of(type), name_of(out), rows,
-                       cols, padding);
-  c.operands = {{"dx", Role::inout, type, rows, cols, padding},
-                {"dweight", Role::output, out, 1, cols},
-                {"dy", Role::input, type, rows, cols, padding},
-                {"x", Role::input, type, rows, cols, padding},
-                {"rstd", Role::input, DType::f32, 1, rows, 0, 0.1, 1.0},
-                {"weight", Role::input, type, 1, cols}};
-  c.run = [out](ModelOps& ops, Buffers& x) {
-    ops.rms_norm_backward(x[0].view(), x[1].data(), out, x[2].view(), x[3].view(), x[4].floats(),
-                          x[5].data());
-  };
-  c.tolerance = 1e-5 + 1e-6 * static_cast<double>(rows);
+  c.tolerance = 1e-5 + 1e-6 * static_cast<double>(s.rows * s.norm.groups);
   return c;
 }
 
@@ -123,8 +165,8 @@ inline OpCase rope_case(DType type, std::int64_t rows, const ModelOps::RopeShape
 }
 
 inline std::string name_of(const AttentionShape& s) {
-  return fmt::format("b{} q{} k{} h{}/{} d{}", s.batch, s.queries, s.keys, s.heads, s.kv_heads,
-                     s.head_dim);
+  return fmt::format("b{} q{} k{} h{}/{} d{} w{}", s.batch, s.queries, s.keys, s.heads, s.kv_heads,
+                     s.head_dim, s.window);
 }
 
 inline std::vector<Operand> attention_operands(DType type, const AttentionShape& s,
@@ -173,25 +215,40 @@ inline OpCase attention_backward_case(DType type, const AttentionShape& shape,
   return c;
 }
 
-inline OpCase swiglu_case(DType type, std::int64_t rows, std::int64_t cols, std::int64_t padding) {
+struct ActivationShape {
+  std::int64_t rows, cols;
+  Activation activation = Activation::silu;
+  bool gated = true;
+  std::int64_t width() const { return gated ? 2 * cols : cols; }
+};
+
+inline std::string name_of(const ActivationShape& s) {
+  const char* names[] = {"silu", "gelu", "gelu_tanh"};
+  return fmt::format("{}{} {}x{}", names[static_cast<int>(s.activation)], s.gated ? " gated" : "",
+                     s.rows, s.cols);
+}
+
+inline OpCase activate_case(DType type, const ActivationShape& s, std::int64_t padding) {
   OpCase c;
-  c.name = fmt::format("swiglu {} {}x{} pad{}", name_of(type), rows, cols, padding);
-  c.operands = {{"h", Role::output, type, rows, cols, padding},
-                {"gate_up", Role::input, type, rows, 2 * cols, padding, 4.0}};
-  c.run = [](ModelOps& ops, Buffers& x) { ops.swiglu(x[0].view(), x[1].view()); };
+  c.name = fmt::format("activate {} {} pad{}", name_of(type), name_of(s), padding);
+  c.operands = {{"h", Role::output, type, s.rows, s.cols, padding},
+                {"x", Role::input, type, s.rows, s.width(), padding, 4.0}};
+  c.run = [s](ModelOps& ops, Buffers& x) { ops.activate(x[0].view(), x[1].view(), s.activation); };
+  c.tolerance = 2e-6;
   return c;
 }
 
-inline OpCase swiglu_backward_case(DType type, std::int64_t rows, std::int64_t cols, bool in_place,
-                                   std::int64_t padding) {
+inline OpCase activate_backward_case(DType type, const ActivationShape& s, bool in_place,
+                                     std::int64_t padding) {
   OpCase c;
-  c.name = fmt::format("swiglu_backward {} {}x{}{} pad{}", name_of(type), rows, cols,
+  c.name = fmt::format("activate_backward {} {}{} pad{}", name_of(type), name_of(s),
                        in_place ? " in place" : "", padding);
-  c.operands = {{"dgate_up", in_place ? Role::inout : Role::output, type, rows, 2 * cols, padding},
-                {"dh", Role::input, type, rows, cols, padding},
-                {"gate_up", Role::input, type, rows, 2 * cols, padding, 4.0}};
-  c.run = [in_place](ModelOps& ops, Buffers& x) {
-    ops.swiglu_backward(x[0].view(), x[1].view(), x[in_place ? 0 : 2].view());
+  c.operands = {
+      {"dx", in_place ? Role::inout : Role::output, type, s.rows, s.width(), padding, 4.0},
+      {"dh", Role::input, type, s.rows, s.cols, padding},
+      {"x", Role::input, type, s.rows, s.width(), padding, 4.0}};
+  c.run = [s, in_place](ModelOps& ops, Buffers& x) {
+    ops.activate_backward(x[0].view(), x[1].view(), x[in_place ? 0 : 2].view(), s.activation);
   };
   return c;
 }

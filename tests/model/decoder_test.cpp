@@ -40,13 +40,50 @@ Config odd(bool bias, bool tied) {
   return config;
 }
 
+// As the families have it, one feature a family at least.
+std::vector<Config> families() {
+  Config llama = small(true, false);
+  llama.family = "llama";
+  llama.o_bias = llama.mlp_bias = true;
+  llama.rope_scaling = {
+      .kind = RopeScaling::Kind::llama3, .factor = 4, .low = 1, .high = 3, .original = 20};
+  Config mistral = small(false, false);
+  mistral.family = "mistral";
+  mistral.windows = {3, 3};
+  Config mixed = small(true, true);
+  mixed.windows = {0, 2};
+  Config qwen3 = odd(false, true);
+  qwen3.family = "qwen3";
+  qwen3.qk_norm = true;
+  Config gemma = small(false, true);
+  gemma.family = "gemma";
+  gemma.norm_offset = 1.0;
+  gemma.activation = Config::Activation::gelu_tanh;
+  gemma.scaled_embeddings = true;
+  Config gpt2 = odd(true, true);
+  gpt2.family = "gpt2";
+  gpt2.hidden = 18, gpt2.kv_heads = 3;
+  gpt2.positions = Config::Positions::learned;
+  gpt2.norm = Config::NormKind::layer;
+  gpt2.activation = Config::Activation::gelu;
+  gpt2.gated = false;
+  gpt2.o_bias = gpt2.mlp_bias = true;
+  gpt2.weights_in_by_out = true;
+  return {llama, mistral, mixed, qwen3, gemma, gpt2};
+}
+
 std::vector<Config> configs() {
-  return {small(false, false), small(true, true), odd(false, true), odd(true, false)};
+  std::vector<Config> all = families();
+  for (const Config& plain :
+       {small(false, false), small(true, true), odd(false, true), odd(true, false)}) {
+    all.push_back(plain);
+  }
+  return all;
 }
 
 std::string name(const Config& config) {
-  return fmt::format("{} hidden {} {}", config.family, config.hidden,
-                     config.tied ? "tied" : "untied");
+  return fmt::format("{} hidden {} {}{}", config.family, config.hidden,
+                     config.tied ? "tied" : "untied", config.windows.empty() ? "" : " windows");
 }
 
 void expect_near(const Floats& found, const Floats& expected, double tolerance,
@@ -133,10 +170,14 @@ TEST(Decoder, SavesTheSameBitsWhenItRecomputes) {
       Floats output = model.activations();
       Carver first_memory = first.carver(), again_memory = again.carver();
       Carver first_work = work.carver(), again_work = work.carver();
-      model.decoder.forward(model.ops, bytes_of(model.weights[l + 1]), model.table.data(),
-                            bytes_of(inputs[l]), bytes_of(output), first_memory, first_work);
-      model.decoder.forward(model.ops, bytes_of(model.weights[l + 1]), model.table.data(),
-                            bytes_of(inputs[l]), nullptr, again_memory, again_work);
+      ForwardMemory memory{.weights = bytes_of(model.weights[l + 1]),
+                           .tables = model.table.data(),
+                           .input = bytes_of(inputs[l]),
+                           .output = bytes_of(output)};
+      const auto layer = static_cast<std::int64_t>(l);
+      model.decoder.forward(model.ops, layer, memory, first_memory, first_work);
+      memory.output = nullptr;
+      model.decoder.forward(model.ops, layer, memory, again_memory, again_work);
       const auto a = first.used(first_memory), b = again.used(again_memory);
       ASSERT_EQ(a.size(), b.size());
       EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size()), 0) << name(config) << ", block " << l;
@@ -181,12 +222,16 @@ TEST(Decoder, DecodesWithTheCacheWhatTheForwardComputes) {
         model.decoder.embed(model.ops, bytes_of(model.weights[0]),
                             std::span(model.ids).subspan(static_cast<std::size_t>(at),
                                                          static_cast<std::size_t>(count)),
-                            bytes_of(input));
+                            {.start = at, .length = count}, bytes_of(input));
         for (std::size_t l = 0; l < model.layers(); ++l) {
           Workspace work;
           Carver carver = work.carver();
-          model.decoder.decode(model.ops, bytes_of(model.weights[l + 1]), model.table.data(),
-                               bytes_of(input), bytes_of(output), count,
+          model.decoder.decode(model.ops, static_cast<std::int64_t>(l),
+                               {.weights = bytes_of(model.weights[l + 1]),
+                                .tables = model.table.data(),
+                                .input = bytes_of(input),
+                                .output = bytes_of(output)},
+                               count,
                                {.keys = bytes_of(caches.keys[l]),
                                 .values = bytes_of(caches.values[l]),
                                 .length = at},
@@ -263,8 +308,8 @@ TEST(Decoder, ComputesTheSameJoinedAndApart) {
   joined.heads = 2, joined.kv_heads = 1;
   Config apart = joined;
   apart.family = "qwen2", apart.qkv_bias = true;
-  ASSERT_TRUE(block_offsets(joined).qkv_joined);
-  ASSERT_FALSE(block_offsets(apart).qkv_joined);
+  ASSERT_EQ(block_places(joined).qkv.size(), 1u);
+  ASSERT_EQ(block_places(apart).qkv.size(), 3u);
   const Shape shape{.rows = 2, .sequence = 5};
   SmallModel a(joined, shape), b(apart, shape);
   b.weights.front() = a.weights.front();
@@ -296,6 +341,31 @@ TEST(Decoder, ComputesTheSameJoinedAndApart) {
       ASSERT_NEAR(x, y, 1e-4 * (1 + std::abs(x))) << to.name << " element " << i;
     }
   });
+}
+
+// Memory is promised to grow for those families only that need more of it.
+TEST(Decoder, KeepsNothingForFeaturesThatAreOff) {
+  const auto saved_by = [](const Config& config) {
+    SmallModel model(config, {.rows = 1, .sequence = 4});
+    Workspace saved, work;
+    Carver saved_memory = saved.carver(), work_memory = work.carver();
+    const Floats input = model.activations();
+    Floats output = model.activations();
+    model.decoder.forward(model.ops, 0,
+                          {.weights = bytes_of(model.weights[1]),
+                           .tables = model.table.data(),
+                           .input = bytes_of(input),
+                           .output = bytes_of(output)},
+                          saved_memory, work_memory);
+    return std::pair{saved_memory.used(), work_memory.used()};
+  };
+  Config config = small(false, false);
+  const auto plain = saved_by(config);
+  config.family = "qwen3", config.qk_norm = true;
+  const auto normed = saved_by(config);
+  // 4 tokens: stats of 6 heads as floats; q and k of 24 floats in work memory.
+  EXPECT_EQ(normed.first - plain.first, 128);
+  EXPECT_EQ(normed.second - plain.second, 4 * 24 * 4);
 }
 
 }  // namespace

@@ -54,9 +54,10 @@ TEST(Parameters, LieInOrderAlignedAndApart) {
   }
 }
 
-TEST(Parameters, OfEveryBlockAreWhereTheOffsetsSay) {
+TEST(Parameters, OfEveryBlockAreWhereThePlacesSay) {
   for (const Config& config : configs()) {
-    const BlockOffsets o = block_offsets(config);
+    if (config.family == "gpt2") continue;
+    const BlockPlaces places = block_places(config);
     const Parameters parameters = parameters_of(config);
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
       const std::string prefix = "model.layers." + std::to_string(layer) + ".";
@@ -64,21 +65,77 @@ TEST(Parameters, OfEveryBlockAreWhereTheOffsetsSay) {
         for (const Parameter& parameter : parameters.all) {
           if (parameter.name == prefix + name) return parameter.first;
         }
-        return std::int64_t{-1};
+        return kNowhere;
       };
-      EXPECT_EQ(place("self_attn.q_proj.weight"), o.q);
-      EXPECT_EQ(place("self_attn.k_proj.weight"), o.k);
-      EXPECT_EQ(place("self_attn.v_proj.weight"), o.v);
-      EXPECT_EQ(place("self_attn.o_proj.weight"), o.o);
-      EXPECT_EQ(place("mlp.gate_proj.weight"), o.gate);
-      EXPECT_EQ(place("mlp.up_proj.weight"), o.up);
-      EXPECT_EQ(place("mlp.down_proj.weight"), o.down);
-      EXPECT_EQ(place("self_attn.q_proj.bias"), config.qkv_bias ? o.q_bias : -1);
-      EXPECT_EQ(place("self_attn.k_proj.bias"), config.qkv_bias ? o.k_bias : -1);
-      EXPECT_EQ(place("self_attn.v_proj.bias"), config.qkv_bias ? o.v_bias : -1);
-      EXPECT_EQ(place("input_layernorm.weight"), o.input_norm);
-      EXPECT_EQ(place("post_attention_layernorm.weight"), o.post_norm);
-      EXPECT_EQ(parameters.blocks[static_cast<std::size_t>(layer) + 1].length, o.length);
+      EXPECT_EQ(place("self_attn.q_proj.weight"), places.qkv[0].weight);
+      EXPECT_EQ(place("self_attn.q_proj.bias"), places.qkv[0].bias);
+      if (places.qkv.size() == 3) {
+        EXPECT_EQ(place("self_attn.k_proj.weight"), places.qkv[1].weight);
+        EXPECT_EQ(place("self_attn.k_proj.bias"), places.qkv[1].bias);
+        EXPECT_EQ(place("self_attn.v_proj.weight"), places.qkv[2].weight);
+        EXPECT_EQ(place("self_attn.v_proj.bias"), places.qkv[2].bias);
+      } else {
+        EXPECT_EQ(places.qkv[0].out, config.qkv_width());
+        EXPECT_EQ(
+            place("self_attn.v_proj.weight"),
+            places.qkv[0].weight + (config.query_width() + config.kv_width()) * config.hidden);
+      }
+      EXPECT_EQ(place("self_attn.o_proj.weight"), places.o.weight);
+      EXPECT_EQ(place("mlp.gate_proj.weight"), places.up[0].weight);
+      EXPECT_EQ(place("mlp.up_proj.weight"),
+                places.up.size() == 2 ? places.up[1].weight
+                                      : places.up[0].weight + config.intermediate * config.hidden);
+      EXPECT_EQ(place("mlp.down_proj.weight"), places.down.weight);
+      EXPECT_EQ(place("input_layernorm.weight"), places.input_norm.weight);
+      EXPECT_EQ(place("post_attention_layernorm.weight"), places.post_norm.weight);
+      EXPECT_EQ(place("self_attn.k_norm.weight"), config.qk_norm ? places.k_norm.weight : kNowhere);
+      EXPECT_EQ(parameters.blocks[static_cast<std::size_t>(layer) + 1].length, places.length);
+    }
+  }
+}
+
+TEST(Parameters, OfGpt2AreAsItsFilesHaveThem) {
+  const Config config = preset("gpt2");
+  const Parameters parameters = parameters_of(config);
+  const auto find = [&](const std::string& name) -> const Parameter& {
+    for (const Parameter& parameter : parameters.all) {
+      if (parameter.name == name) return parameter;
+    }
+    throw std::runtime_error("no parameter " + name);
+  };
+  const BlockPlaces places = block_places(config);
+  EXPECT_EQ(find("transformer.wte.weight").rows, 50257);
+  EXPECT_EQ(find("transformer.wpe.weight").first, positions_place(config));
+  EXPECT_EQ(find("transformer.wpe.weight").block, 0);
+  const Parameter& qkv = find("transformer.h.11.attn.c_attn.weight");
+  EXPECT_EQ(qkv.rows, 768);
+  EXPECT_EQ(qkv.cols, 3 * 768);
+  ASSERT_EQ(places.qkv.size(), 1u);
+  EXPECT_EQ(qkv.first, places.qkv[0].weight);
+  EXPECT_EQ(find("transformer.h.11.attn.c_attn.bias").first, places.qkv[0].bias);
+  EXPECT_EQ(find("transformer.h.3.mlp.c_fc.weight").cols, 3072);
+  EXPECT_EQ(find("transformer.h.3.mlp.c_fc.bias").first, places.up[0].bias);
+  EXPECT_EQ(find("transformer.h.3.mlp.c_proj.weight").rows, 3072);
+  EXPECT_TRUE(find("transformer.h.3.mlp.c_proj.weight").residual);
+  EXPECT_EQ(find("transformer.h.3.ln_2.bias").first, places.post_norm.bias);
+  EXPECT_EQ(find("transformer.ln_f.weight").first, head_norm_place(config).weight);
+  EXPECT_EQ(find("transformer.ln_f.bias").first, head_norm_place(config).bias);
+}
+
+TEST(Parameters, HaveOneNameWhateverFilesCallThem) {
+  const Config gpt2 = preset("gpt2"), tied = preset("tiny"), untied = preset("llama-3.1-8b");
+  EXPECT_EQ(canonical_name(gpt2, "h.0.attn.c_attn.bias"), "transformer.h.0.attn.c_attn.bias");
+  EXPECT_EQ(canonical_name(gpt2, "transformer.h.0.ln_1.weight"), "transformer.h.0.ln_1.weight");
+  EXPECT_EQ(canonical_name(gpt2, "h.0.attn.bias"), "");
+  EXPECT_EQ(canonical_name(gpt2, "transformer.h.0.attn.masked_bias"), "");
+  EXPECT_EQ(canonical_name(gpt2, "lm_head.weight"), "");
+  EXPECT_EQ(canonical_name(tied, "lm_head.weight"), "");
+  EXPECT_EQ(canonical_name(untied, "lm_head.weight"), "lm_head.weight");
+  EXPECT_EQ(canonical_name(tied, "embed_tokens.weight"), "model.embed_tokens.weight");
+  EXPECT_EQ(canonical_name(tied, "model.layers.3.self_attn.rotary_emb.inv_freq"), "");
+  for (const Config& config : configs()) {
+    for (const Parameter& parameter : parameters_of(config).all) {
+      EXPECT_EQ(canonical_name(config, parameter.name), parameter.name);
     }
   }
 }
@@ -131,6 +188,7 @@ TEST(Initializer, HasTheDeviationThatTheConfigurationSays) {
     for (const float x : all) squares += static_cast<double>(x) * x;
     const bool residual = parameter.name.find("o_proj") != std::string::npos ||
                           parameter.name.find("down_proj") != std::string::npos;
+    ASSERT_EQ(parameter.residual, residual) << parameter.name;
     const double expected =
         0.02 / (residual ? std::sqrt(2.0 * static_cast<double>(config.layers)) : 1.0);
     const double found = std::sqrt(squares / static_cast<double>(all.size()));

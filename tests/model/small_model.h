@@ -1,4 +1,5 @@
-// A whole model in ordinary memory, computed by the reference ops: embedding, blocks and head.
+// A whole model in ordinary memory, computed by the reference ops as a rule: embedding, blocks and
+// head.
 #pragma once
 
 #include <cstring>
@@ -34,8 +35,12 @@ class Workspace {
 
 class SmallModel {
  public:
-  SmallModel(const Config& config, Shape shape, std::uint64_t seed = 3)
-      : decoder(config, DType::f32, DType::f32, shape), parameters(parameters_of(config)) {
+  // `other` computes in place of the reference; it outlives this.
+  SmallModel(const Config& config, Shape shape, std::uint64_t seed = 3,
+             kernels::ModelOps* other = nullptr)
+      : ops(other != nullptr ? *other : reference_),
+        decoder(config, DType::f32, DType::f32, shape),
+        parameters(parameters_of(config)) {
     for (std::size_t b = 0; b < parameters.blocks.size(); ++b) {
       const auto length = static_cast<std::size_t>(parameters.blocks[b].length);
       const CounterRng rng(seed, b);
@@ -72,21 +77,26 @@ class SmallModel {
   // Inputs of every block and of the head.
   std::vector<Floats> forward(std::vector<Workspace>* saved = nullptr) {
     std::vector<Floats> inputs{activations()};
-    decoder.embed(ops, bytes_of(weights[0]), ids, bytes_of(inputs[0]));
+    decoder.embed(ops, bytes_of(weights[0]), ids, {.start = 0, .length = decoder.shape().sequence},
+                  bytes_of(inputs[0]));
     for (std::size_t l = 0; l < layers(); ++l) {
       Floats output = activations();
       Workspace own, work;
       Workspace& keep = saved != nullptr ? saved->emplace_back() : own;
       Carver saved_memory = keep.carver(), work_memory = work.carver();
-      decoder.forward(ops, bytes_of(weights[l + 1]), table.data(), bytes_of(inputs[l]),
-                      bytes_of(output), saved_memory, work_memory);
+      decoder.forward(ops, static_cast<std::int64_t>(l),
+                      {.weights = bytes_of(weights[l + 1]),
+                       .tables = table.data(),
+                       .input = bytes_of(inputs[l]),
+                       .output = bytes_of(output)},
+                      saved_memory, work_memory);
       inputs.push_back(std::move(output));
     }
     return inputs;
   }
 
-  // The loss, summed over tokens; its gradient goes to `gradients`.
-  double step() {
+  // The loss, summed over tokens; its gradient, times `scale`, goes to `gradients`.
+  double step(float scale = 1.0f) {
     std::vector<Workspace> saved;
     const std::vector<Floats> inputs = forward(&saved);
     const Config& config = decoder.config();
@@ -100,11 +110,12 @@ class SmallModel {
                   .embedding = bytes_of(weights.front()),
                   .gradient = bytes_of(gradients.back()),
                   .tied_sum = bytes_of(tied_sum),
-                  .loss = &loss},
+                  .loss = &loss,
+                  .scale = scale},
                  bytes_of(inputs.back()), targets, bytes_of(residual), head_work);
     for (std::size_t l = layers(); l-- > 0;) {
       Carver saved_memory = saved[l].carver(), block_work = work.carver();
-      decoder.backward(ops,
+      decoder.backward(ops, static_cast<std::int64_t>(l),
                        {.weights = bytes_of(weights[l + 1]),
                         .tables = table.data(),
                         .input = bytes_of(inputs[l]),
@@ -118,12 +129,15 @@ class SmallModel {
     return loss;
   }
 
-  kernels::ReferenceOps ops;
+  kernels::ModelOps& ops;
   Decoder decoder;
   Parameters parameters;
   std::vector<Floats> weights, gradients;  // by block
   Floats table;
   std::vector<std::int32_t> ids, targets;
+
+ private:
+  kernels::ReferenceOps reference_;
 };
 
 }  // namespace ebb::model

@@ -88,6 +88,33 @@ TEST(Simulator, BlamesTheLaneThatEndedLast) {
   EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::down), 0);
 }
 
+TEST(Simulator, LanesThatShareTheLinkSlowEachOther) {
+  // Alone 4 s and 2 s. Together they get half their speed each until the shorter is through (4 s);
+  // then the rest of the longer (2 s) goes on at full speed.
+  Program program;
+  program.tasks = {seconds_on(Lane::up, 4, {{2, true}}), seconds_on(Lane::down, 2, {{2, true}}),
+                   seconds_on(Lane::compute, 1, {{0, false}, {1, false}})};
+  Profile profile = slow_machine();
+  profile.shared = {{.name = "link", .capacity = 1, .wants = {0, 1, 1, 0}}};
+  EXPECT_DOUBLE_EQ(simulate(program, profile).step_seconds, 4 + 2 + 1);
+  profile.shared[0].capacity = 2;
+  EXPECT_DOUBLE_EQ(simulate(program, profile).step_seconds, 4 + 1);
+}
+
+TEST(Simulator, UpdatesByTheCpuShareHostMemoryWithCopies) {
+  // 2 s up beside 4 s of updates, on memory that carries three quarters of the two.
+  Program program;
+  program.tasks = {seconds_on(Lane::up, 2, {{2, true}}), seconds_on(Lane::host, 4, {{2, true}}),
+                   seconds_on(Lane::compute, 1, {{0, false}, {1, false}})};
+  Profile profile = slow_machine();
+  profile.shared = {{.name = "host memory", .capacity = 1.5, .wants = {0, 1, 1, 1}}};
+  const Simulation s = simulate(program, profile);
+  const double together = 2 / 0.75;
+  EXPECT_DOUBLE_EQ(s.step_seconds, together + (4 - 0.75 * together) + 1);
+  EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::host), s.step_seconds - 1);
+  EXPECT_DOUBLE_EQ(of(s.busy_seconds, Lane::host), 4);
+}
+
 TEST(Simulator, CountsWhatATaskIsMadeOf) {
   Profile profile{.name = "paper",
                   .matmul_flops = 2,

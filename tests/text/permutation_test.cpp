@@ -1,4 +1,4 @@
-#include "text/permutation.h"
+#include "text/data/permutation.h"
 
 #include <gtest/gtest.h>
 

@@ -98,7 +98,7 @@ FAMILIES = {"llama": (llama, 1001, 1.5), "qwen2": (qwen2, 2002, 1.0)}
 
 
 def is_norm(name):
-    return name.endswith("norm.weight")
+    return name.endswith(("norm.weight", "ln_1.weight", "ln_2.weight", "ln_f.weight"))
 
 
 def is_bias(name):
@@ -109,17 +109,17 @@ def decays(name):
     return not (is_norm(name) or is_bias(name))
 
 
-def initialise(model, generator):
+def initialise(model, generator, std=INIT_STD, norm_mean=1.0):
     """Every parameter is drawn, in the order of their sorted names."""
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
             normal = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
             if is_norm(name):
-                parameter.copy_(1.0 + NORM_STD * normal)
+                parameter.copy_(norm_mean + NORM_STD * normal)
             elif is_bias(name):
                 parameter.copy_(BIAS_STD * normal)
             else:
-                parameter.copy_(INIT_STD * normal)
+                parameter.copy_(std * normal)
 
 
 def learning_rate(step):
@@ -134,31 +134,9 @@ def copies(pairs):
     return {name: tensor.detach().clone().contiguous() for name, tensor in pairs}
 
 
-def run(family, out):
-    maker, seed, clip = FAMILIES[family]
-    model_class, config = maker()
-    config._attn_implementation = "eager"
-    generator = torch.Generator().manual_seed(seed)
-    model = model_class(config).to(torch.float32)
-    model.train()  # no dropout in either family: the same as eval()
-    initialise(model, generator)
-
-    vocab = config.vocab_size
-    shape = (STEPS, ACCUMULATE, ROWS, LENGTH + 1)
-    ids = torch.randint(0, vocab, shape, generator=generator)
-
-    if out.exists():
-        shutil.rmtree(out)
-    out.mkdir(parents=True)
-    model.save_pretrained(out)
-    (out / "generation_config.json").unlink(missing_ok=True)
-    save_file({"ids": ids.to(torch.int32).contiguous()}, out / "tokens.safetensors")
-
-    with torch.no_grad():
-        logits = model(input_ids=ids[0, 0, :1, :-1]).logits[0]
-    assert logits.shape == (LENGTH, vocab) and logits.dtype == torch.float32
-    save_file({"logits": logits.contiguous()}, out / "logits.safetensors")
-
+def train(name, model, ids, clip):
+    """Steps of AdamW over the micro-batches of ids. Returns what happened and the first gradients."""
+    vocab = model.config.vocab_size
     named = list(model.named_parameters())  # a tied embedding appears once
     optimizer = torch.optim.AdamW(
         [
@@ -188,7 +166,6 @@ def run(family, out):
         if step == 1:
             gradients = copies((n, p.grad) for n, p in named)
             assert all(g.abs().max() > 0 for g in gradients.values())
-            save_file(gradients, out / "first_gradients.safetensors")
         norm = torch.nn.utils.clip_grad_norm_([p for _, p in named], clip, foreach=False).item()
         optimizer.step()
         records.append(
@@ -204,16 +181,19 @@ def run(family, out):
 
     for record in records:
         print(
-            f"{family} {record['step']:3d}  loss {record['loss']:.6f}  "
+            f"{name} {record['step']:3d}  loss {record['loss']:.6f}  "
             f"norm {record['grad_norm']:.6f}{'*' if record['clipped'] else ' '} lr {record['lr']:.3e}"
         )
     clipped = sum(r["clipped"] for r in records)
     if clipped in (0, STEPS):
-        raise SystemExit(f"{family}: {clipped} of {STEPS} steps are clipped; choose another clip")
-    save_file(copies(named), out / "final.safetensors", metadata={"format": "pt"})
+        raise SystemExit(f"{name}: {clipped} of {STEPS} steps are clipped; choose another clip")
+    return records, gradients
 
-    golden = {
-        "family": family,
+
+def settings(name, seed, clip):
+    """What a test must know to do the same."""
+    return {
+        "family": name,
         "made_with": {
             "python": platform.python_version(),
             "torch": torch.__version__.split("+")[0],
@@ -238,6 +218,46 @@ def run(family, out):
             "warmup_steps": WARMUP,
             "final_share": FLOOR,
         },
+    }
+
+
+def start_folder(model, ids, out):
+    """The initial model and the tokens."""
+    if out.exists():
+        shutil.rmtree(out)
+    out.mkdir(parents=True)
+    model.save_pretrained(out)
+    (out / "generation_config.json").unlink(missing_ok=True)
+    save_file({"ids": ids.to(torch.int32).contiguous()}, out / "tokens.safetensors")
+
+
+def save_logits(model, ids, out):
+    with torch.no_grad():
+        logits = model(input_ids=ids[0, 0, :1, :-1]).logits[0]
+    assert logits.shape == (LENGTH, model.config.vocab_size) and logits.dtype == torch.float32
+    save_file({"logits": logits.contiguous()}, out / "logits.safetensors")
+
+
+def run(family, out):
+    maker, seed, clip = FAMILIES[family]
+    model_class, config = maker()
+    config._attn_implementation = "eager"
+    generator = torch.Generator().manual_seed(seed)
+    model = model_class(config).to(torch.float32)
+    model.train()  # no dropout in either family: the same as eval()
+    initialise(model, generator)
+
+    shape = (STEPS, ACCUMULATE, ROWS, LENGTH + 1)
+    ids = torch.randint(0, config.vocab_size, shape, generator=generator)
+
+    start_folder(model, ids, out)
+    save_logits(model, ids, out)
+    records, gradients = train(family, model, ids, clip)
+    save_file(gradients, out / "first_gradients.safetensors")
+    named = list(model.named_parameters())
+    save_file(copies(named), out / "final.safetensors", metadata={"format": "pt"})
+
+    golden = settings(family, seed, clip) | {
         "decayed": [n for n, _ in named if decays(n)],
         "not_decayed": [n for n, _ in named if not decays(n)],
         "records": records,

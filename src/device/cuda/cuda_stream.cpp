@@ -7,12 +7,16 @@
 #include "device/cuda/check.h"
 #include "device/cuda/cuda_event.h"
 #include "device/cuda/pause.h"
+#include "device/cuda/small_copy.h"
 #include "ebb/error.h"
 
 namespace ebb::device {
 
-CudaStream::CudaStream(int device, const KnownMemory& memory, std::string name)
-    : device_(device), memory_(memory), name_(std::move(name)) {
+CudaStream::CudaStream(int device, const KnownMemory& memory, StreamKind kind, std::string name)
+    : device_(device),
+      memory_(memory),
+      by_kernel_(kind == StreamKind::compute && can_copy_small(device)),
+      name_(std::move(name)) {
   check(cudaSetDevice(device_), "cudaSetDevice");
   stream_ = make_stream();
 }
@@ -63,6 +67,9 @@ void CudaStream::copy(void* to, const void* from, Bytes bytes) {
     throw DeviceError(
         fmt::format("stream '{}': a copy of {} bytes within host memory; the host lane makes those",
                     name_, bytes));
+  }
+  if (by_kernel_ && target.on_device != source.on_device) {
+    return launch_small_copy(to, from, bytes, handle());
   }
   auto* out = static_cast<std::byte*>(to);
   const auto* in = static_cast<const std::byte*>(from);

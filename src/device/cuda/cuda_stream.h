@@ -18,7 +18,7 @@ namespace ebb::device {
 class CudaStream final : public Stream {
  public:
   // `memory` outlives the stream.
-  CudaStream(int device, const KnownMemory& memory, std::string name);
+  CudaStream(int device, const KnownMemory& memory, StreamKind kind, std::string name);
   ~CudaStream() override;  // ends what was submitted first
 
   cudaStream_t handle() const { return stream_.get(); }
@@ -45,6 +45,7 @@ class CudaStream final : public Stream {
 
   int device_;
   const KnownMemory& memory_;
+  bool by_kernel_;  // copies over the link: beside kernels, those are small
   std::string name_;
   StreamHandle stream_;
   std::deque<Bracket> running_;

@@ -60,10 +60,10 @@ class BackwardJob {
     row_dots(mine_.delta, dout, rows_of(in.out, row, head * d), rows, d);
     std::fill_n(mine_.dq, rows * d, 0.0f);
     const float* log_sums = in.log_sums + (batch * shape_.heads + head) * shape_.keys + query;
-    for (std::int64_t key = 0; key < query + rows; key += kKeyTile) {
+    for (std::int64_t key = first_key_tile(shape_, query); key < query + rows; key += kKeyTile) {
       const std::int64_t cols = std::min(kKeyTile, query + rows - key);
       const std::int64_t visible = query + 1 - key;
-      tile({mine_.p, rows, cols, kKeyTile, visible, shape_.scale}, key, log_sums);
+      tile({mine_.p, rows, cols, kKeyTile, visible, shape_.scale, shape_.window}, key, log_sums);
     }
     convert_rows(rows_of(dq, row, head * d), {mine_.dq, DType::f32, d}, rows, d);
   }

@@ -58,7 +58,7 @@ void CpuOps::attention(View out, float* log_sums, ConstView q, ConstView k, Cons
     const std::int64_t first = (query_tiles - 1 - job / heads) * kQueryTile;
     const std::int64_t batch = job % heads / shape.heads, head = job % shape.heads;
     const std::int64_t rows = std::min(kQueryTile, shape.queries - first);
-    const std::int64_t before = shape.keys - shape.queries + first;  // keys that all rows see
+    const std::int64_t before = shape.keys - shape.queries + first;  // keys before the first row
     const std::int64_t query_row = batch * shape.queries + first;
     const std::int64_t key_column = head / group * d;
     const ForwardScratch mine(memory + slot * bytes, shape, type, library);
@@ -66,14 +66,16 @@ void CpuOps::attention(View out, float* log_sums, ConstView q, ConstView k, Cons
     start_softmax(softmax, rows);
     convert_rows({mine.q, type, d}, rows_of(q, query_row, head * d), rows, d);
 
-    for (std::int64_t key = 0; key < before + rows; key += kKeyTile) {
+    for (std::int64_t key = first_key_tile(shape, before); key < before + rows; key += kKeyTile) {
       const std::int64_t cols = std::min(kKeyTile, before + rows - key);
       const std::int64_t key_row = batch * shape.keys + key;
       convert_rows({mine.k, type, d}, rows_of(k, key_row, key_column), cols, d);
       convert_rows({mine.v, DType::f32, d}, rows_of(v, key_row, key_column), cols, d);
       tiles_.run(scores_product(rows, cols, d, type), slot,
                  {mine.scores, mine.q, mine.k, nullptr, mine.library});
-      advance_softmax({mine.scores, rows, cols, kKeyTile, before + 1 - key, shape.scale}, softmax);
+      advance_softmax(
+          {mine.scores, rows, cols, kKeyTile, before + 1 - key, shape.scale, shape.window},
+          softmax);
       tiles_.run(row_product(rows, cols, d), slot,
                  {mine.out, mine.scores, mine.v, nullptr, mine.library});
     }
@@ -98,7 +100,7 @@ void CpuOps::decode(View out, float* log_sums, ConstView q, ConstView k, ConstVi
     start_softmax(softmax, group);
     // The group's heads of one query lie side by side: rows of head_dim elements.
     const ConstRows queries{rows_of(q, row, head * d).data, q.type, d};
-    for (std::int64_t key = 0; key < visible; key += kKeyTile) {
+    for (std::int64_t key = first_visible(shape, visible - 1); key < visible; key += kKeyTile) {
       const std::int64_t cols = std::min(kKeyTile, visible - key);
       const ScoreTile tile{mine.scores, group, cols, kKeyTile, cols, shape.scale};
       const std::int64_t key_row = batch * shape.keys + key;

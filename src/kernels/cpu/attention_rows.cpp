@@ -12,8 +12,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 
-HWY_INLINE std::int64_t visible_columns(const ScoreTile& tile, std::int64_t row) {
-  return HWY_MAX(std::int64_t{0}, HWY_MIN(tile.cols, tile.visible + row));
+// The columns [begin, end) that a row sees.
+struct Columns {
+  std::int64_t begin, end;
+  std::int64_t count() const { return end - begin; }
+};
+
+HWY_INLINE Columns visible_columns(const ScoreTile& tile, std::int64_t row) {
+  const auto inside = [&](std::int64_t column) {
+    return HWY_MAX(std::int64_t{0}, HWY_MIN(tile.cols, column));
+  };
+  const std::int64_t end = tile.visible + row;
+  return {tile.window == 0 ? 0 : inside(end - tile.window), inside(end)};
 }
 
 HWY_INLINE Vector keep_first(Vector v, std::int64_t n) {
@@ -33,18 +43,20 @@ HWY_INLINE float largest_of(const float* row, std::int64_t count, float scale) {
   return max_lanes(largest);
 }
 
-// row = exp(scale * row - shift) for the first `count`, 0 up to `cols`. Returns the sum.
-HWY_INLINE float exponentials(float* row, std::int64_t count, std::int64_t cols, float scale,
+// row = exp(scale * row - shift) for what is seen, 0 for all other columns. Returns the sum.
+HWY_INLINE float exponentials(float* all, const Columns& seen, std::int64_t cols, float scale,
                               float shift) {
   const Floats d;
+  float* row = all + seen.begin;
   const Vector factor = hn::Set(d, scale), by = hn::Set(d, shift);
   Vector sum = hn::Zero(d);
-  for_vectors(count, [&](std::int64_t j, std::int64_t n) EBB_LANES {
+  for_vectors(seen.count(), [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector e = exponential(hn::Sub(hn::Mul(load(row + j, n), factor), by));
     sum = hn::Add(sum, keep_first(e, n));
     store(e, row + j, n);
   });
-  std::fill(row + count, row + cols, 0.0f);
+  std::fill(all, row, 0.0f);
+  std::fill(all + seen.end, all + cols, 0.0f);
   return sum_lanes(sum);
 }
 
@@ -52,14 +64,14 @@ void advance(const ScoreTile& tile, const RunningSoftmax& softmax) {
   const Floats d;
   for (std::int64_t i = 0; i < tile.rows; ++i) {
     float* row = tile.scores + i * tile.stride;
-    const std::int64_t count = visible_columns(tile, i);
-    if (count == 0) {
+    const Columns seen = visible_columns(tile, i);
+    if (seen.count() == 0) {
       std::fill(row, row + tile.cols, 0.0f);
       continue;
     }
     const float before = softmax.largest[i];
-    const float largest = HWY_MAX(before, largest_of(row, count, tile.scale));
-    const float sum = exponentials(row, count, tile.cols, tile.scale, largest);
+    const float largest = HWY_MAX(before, largest_of(row + seen.begin, seen.count(), tile.scale));
+    const float sum = exponentials(row, seen, tile.cols, tile.scale, largest);
     if (before == largest) {
       softmax.total[i] += sum;
       continue;

@@ -1,6 +1,6 @@
 // The parts of attention that are not matrix products, on tiles of fp32 scores. A tile covers some
 // queries and some keys; row i sees its first `visible + i` columns (none if that is negative, all
-// if it is more than there are).
+// if it is more than there are), and of those the last `window` where there is one.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ struct ScoreTile {
   std::int64_t stride = 0;
   std::int64_t visible = 0;
   float scale = 1.0f;
+  std::int64_t window = 0;
 };
 
 // A query tile's softmax so far, over the keys seen so far.

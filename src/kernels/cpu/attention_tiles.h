@@ -44,6 +44,17 @@ inline TileKey column_product(std::int64_t rows, std::int64_t cols, std::int64_t
   return key;
 }
 
+// The first key that the query at position `last` sees.
+inline std::int64_t first_visible(const AttentionShape& shape, std::int64_t last) {
+  return shape.window == 0 ? 0 : std::max<std::int64_t>(0, last + 1 - shape.window);
+}
+
+// Where the key tiles begin of a query tile whose first row is at position `first`: those before
+// are seen by no row. Tiles keep their grid, so that a window adds no shapes.
+inline std::int64_t first_key_tile(const AttentionShape& shape, std::int64_t first) {
+  return first_visible(shape, first) / kKeyTile * kKeyTile;
+}
+
 // Calls body(rows, cols) for the tile shapes of causal attention; some come more than once.
 template <class Body>
 void for_attention_tiles(const AttentionShape& shape, const Body& body) {

@@ -28,20 +28,22 @@ class CpuOps : public ModelOps {
   using ModelOps::matmul;
   void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) override;
   void column_sums(void* out, DType type, ConstView x) override;
-  void embed(View out, ConstView table, std::span<const std::int32_t> ids) override;
-  void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids) override;
-  void rms_norm(View y, float* rstd, bool rstd_given, ConstView x, const void* weight,
-                float epsilon) override;
-  void rms_norm_backward(View dx, void* dweight, DType dweight_type, ConstView dy, ConstView x,
-                         const float* rstd, const void* weight) override;
+  void add_row(View x, const void* row) override;
+  void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale) override;
+  void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,
+                      float scale) override;
+  void norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
+            const void* bias, const Norm& norm) override;
+  void norm_backward(const NormGradients& to, ConstView dy, ConstView x, const float* stats,
+                     const void* weight, const Norm& norm) override;
   void rope(View x, const float* table, const RopeShape& shape) override;
   void attention(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
                  const AttentionShape& shape) override;
   void attention_backward(View dq, View dk, View dv, ConstView dout, ConstView q, ConstView k,
                           ConstView v, ConstView out, const float* log_sums,
                           const AttentionShape& shape) override;
-  void swiglu(View h, ConstView gate_up) override;
-  void swiglu_backward(View dgate_up, ConstView dh, ConstView gate_up) override;
+  void activate(View h, ConstView x, Activation activation) override;
+  void activate_backward(View dx, ConstView dh, ConstView x, Activation activation) override;
   void cross_entropy(View dlogits, float* losses, ConstView logits,
                      std::span<const std::int32_t> targets, float scale) override;
   void sum(double* total, const float* values, std::int64_t count) override;

@@ -18,6 +18,11 @@ double dot(const T* a, const T* b, std::int64_t count) {
   return sum;
 }
 
+// The first key that the query at position `last` sees.
+inline std::int64_t first_visible(const AttentionShape& shape, std::int64_t last) {
+  return shape.window == 0 ? 0 : std::max<std::int64_t>(0, last + 1 - shape.window);
+}
+
 template <class T, class Stat>
 void attention(Matrix<T> out, Stat* log_sums, Matrix<const T> q, Matrix<const T> k,
                Matrix<const T> v, const AttentionShape& shape) {
@@ -28,17 +33,18 @@ void attention(Matrix<T> out, Stat* log_sums, Matrix<const T> q, Matrix<const T>
       for (std::int64_t i = 0; i < shape.queries; ++i) {
         const std::int64_t row = b * shape.queries + i, first = b * shape.keys;
         const std::int64_t column = h / group * d;
-        const std::int64_t visible = shape.keys - shape.queries + i + 1;
+        const std::int64_t last = shape.keys - shape.queries + i;
+        const std::int64_t begin = first_visible(shape, last), end = last + 1;
         double largest = -std::numeric_limits<double>::infinity();
-        for (std::int64_t t = 0; t < visible; ++t) {
+        for (std::int64_t t = begin; t < end; ++t) {
           p[t] = shape.scale * dot(&q(row, h * d), &k(first + t, column), d);
           largest = std::max(largest, p[t]);
         }
         double total = 0;
-        for (std::int64_t t = 0; t < visible; ++t) total += p[t] = std::exp(p[t] - largest);
+        for (std::int64_t t = begin; t < end; ++t) total += p[t] = std::exp(p[t] - largest);
         for (std::int64_t j = 0; j < d; ++j) {
           double sum = 0;
-          for (std::int64_t t = 0; t < visible; ++t) sum += p[t] * load(v(first + t, column + j));
+          for (std::int64_t t = begin; t < end; ++t) sum += p[t] * load(v(first + t, column + j));
           store(out(row, h * d + j), sum / total);
         }
         if (log_sums) {
@@ -75,7 +81,7 @@ void attention_backward(Matrix<T> dq, Matrix<T> dk, Matrix<T> dv, const Attentio
           const double delta = dot(dout, &in.out(first + i, h * d), d);
           const double log_sum = log_sums[(b * shape.heads + h) * length + i];
           std::fill(row_dq.begin(), row_dq.end(), 0.0);
-          for (std::int64_t t = 0; t <= i; ++t) {
+          for (std::int64_t t = first_visible(shape, i); t <= i; ++t) {
             const T* k = &in.k(first + t, kv * d);
             const double p = std::exp(shape.scale * dot(q, k, d) - log_sum);
             const double ds = p * (dot(dout, &in.v(first + t, kv * d), d) - delta) * shape.scale;

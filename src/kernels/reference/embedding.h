@@ -9,18 +9,21 @@
 namespace ebb::kernels::reference {
 
 template <class T>
-void embed(Matrix<T> out, Matrix<const T> table, std::span<const std::int32_t> ids) {
+void embed(Matrix<T> out, Matrix<const T> table, std::span<const std::int32_t> ids, double scale) {
   for (std::int64_t i = 0; i < out.rows; ++i) {
-    for (std::int64_t j = 0; j < out.cols; ++j) out(i, j) = table(ids[i], j);
+    for (std::int64_t j = 0; j < out.cols; ++j) store(out(i, j), load(table(ids[i], j)) * scale);
   }
 }
 
-// `sums` is f32 (double in gradient checks): each addition rounds to it, in the order of i.
+// `sums` is f32 (double in gradient checks): each product and each addition rounds to it, in the
+// order of i.
 template <class Sum, class T>
-void embed_backward(Matrix<Sum> sums, Matrix<const T> dy, std::span<const std::int32_t> ids) {
+void embed_backward(Matrix<Sum> sums, Matrix<const T> dy, std::span<const std::int32_t> ids,
+                    double scale) {
   for (std::int64_t i = 0; i < dy.rows; ++i) {
     for (std::int64_t j = 0; j < dy.cols; ++j) {
-      store(sums(ids[i], j), load(sums(ids[i], j)) + load(dy(i, j)));
+      const auto product = static_cast<Sum>(load(dy(i, j)) * scale);
+      store(sums(ids[i], j), load(sums(ids[i], j)) + product);
     }
   }
 }

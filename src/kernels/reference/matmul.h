@@ -1,4 +1,4 @@
-// Matrix products and sums of columns.
+// Matrix products, sums of columns, and their counterpart.
 #pragma once
 
 #include "kernels/reference/matrix.h"
@@ -36,6 +36,13 @@ void column_sums(Out* out, Matrix<const T> x) {
     double sum = 0;
     for (std::int64_t i = 0; i < x.rows; ++i) sum += load(x(i, j));
     store(out[j], sum);
+  }
+}
+
+template <class T>
+void add_row(Matrix<T> x, const T* row) {
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    for (std::int64_t j = 0; j < x.cols; ++j) store(x(i, j), load(x(i, j)) + load(row[j]));
   }
 }
 

@@ -3,13 +3,13 @@
 #include <cstring>
 
 #include "kernels/element_dispatch.h"
+#include "kernels/reference/activation.h"
 #include "kernels/reference/attention.h"
 #include "kernels/reference/embedding.h"
 #include "kernels/reference/loss.h"
 #include "kernels/reference/matmul.h"
 #include "kernels/reference/norm.h"
 #include "kernels/reference/rope.h"
-#include "kernels/reference/swiglu.h"
 
 namespace ebb::kernels {
 namespace {
@@ -43,29 +43,40 @@ void ReferenceOps::column_sums(void* out, DType type, ConstView x) {
   });
 }
 
-void ReferenceOps::embed(View out, ConstView table, std::span<const std::int32_t> ids) {
-  with_element(out.type, [&]<class T>(T) { reference::embed(in<T>(out), in<T>(table), ids); });
+void ReferenceOps::add_row(View x, const void* row) {
+  with_element(x.type,
+               [&]<class T>(T) { reference::add_row(in<T>(x), static_cast<const T*>(row)); });
 }
 
-void ReferenceOps::embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids) {
-  with_element(dy.type,
-               [&]<class T>(T) { reference::embed_backward(in<float>(sums), in<T>(dy), ids); });
+void ReferenceOps::embed(View out, ConstView table, std::span<const std::int32_t> ids,
+                         float scale) {
+  with_element(out.type,
+               [&]<class T>(T) { reference::embed(in<T>(out), in<T>(table), ids, scale); });
 }
 
-void ReferenceOps::rms_norm(View y, float* rstd, bool rstd_given, ConstView x, const void* weight,
-                            float epsilon) {
-  with_element(x.type, [&]<class T>(T) {
-    reference::rms_norm(in<T>(y), rstd, rstd_given, in<T>(x), static_cast<const T*>(weight),
-                        epsilon);
+void ReferenceOps::embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,
+                                  float scale) {
+  with_element(dy.type, [&]<class T>(T) {
+    reference::embed_backward(in<float>(sums), in<T>(dy), ids, scale);
   });
 }
 
-void ReferenceOps::rms_norm_backward(View dx, void* dweight, DType dweight_type, ConstView dy,
-                                     ConstView x, const float* rstd, const void* weight) {
-  with_element(dweight_type, [&]<class D>(D) {
+void ReferenceOps::norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
+                        const void* bias, const Norm& norm) {
+  with_element(x.type, [&]<class T>(T) {
+    reference::norm(in<T>(y), stats, stats_given, in<T>(x), static_cast<const T*>(weight),
+                    static_cast<const T*>(bias), norm);
+  });
+}
+
+void ReferenceOps::norm_backward(const NormGradients& to, ConstView dy, ConstView x,
+                                 const float* stats, const void* weight, const Norm& norm) {
+  with_element(to.type, [&]<class D>(D) {
     with_element(x.type, [&]<class T>(T) {
-      reference::rms_norm_backward(in<T>(dx), static_cast<D*>(dweight), in<T>(dy), in<T>(x), rstd,
-                                   static_cast<const T*>(weight));
+      const reference::NormGradientPlaces<T, D> places{
+          in<T>(to.dx), to.add, static_cast<D*>(to.dweight), static_cast<D*>(to.dbias)};
+      reference::norm_backward(places, in<T>(dy), in<T>(x), stats, static_cast<const T*>(weight),
+                               norm);
     });
   });
 }
@@ -91,13 +102,13 @@ void ReferenceOps::attention_backward(View dq, View dk, View dv, ConstView dout,
   });
 }
 
-void ReferenceOps::swiglu(View h, ConstView gate_up) {
-  with_element(h.type, [&]<class T>(T) { reference::swiglu(in<T>(h), in<T>(gate_up)); });
+void ReferenceOps::activate(View h, ConstView x, Activation activation) {
+  with_element(h.type, [&]<class T>(T) { reference::activate(in<T>(h), in<T>(x), activation); });
 }
 
-void ReferenceOps::swiglu_backward(View dgate_up, ConstView dh, ConstView gate_up) {
+void ReferenceOps::activate_backward(View dx, ConstView dh, ConstView x, Activation activation) {
   with_element(dh.type, [&]<class T>(T) {
-    reference::swiglu_backward(in<T>(dgate_up), in<T>(dh), in<T>(gate_up));
+    reference::activate_backward(in<T>(dx), in<T>(dh), in<T>(x), activation);
   });
 }
 

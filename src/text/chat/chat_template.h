@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "text/chat/render_limits.h"
 
 namespace ebb::text {
 
@@ -20,7 +21,7 @@ class ChatTemplate {
  public:
   // Throws FormatError with the line and what is wrong or not supported there. `where` names the
   // file in errors.
-  ChatTemplate(std::string_view source, std::string where);
+  ChatTemplate(std::string_view source, std::string where, RenderLimits limits = {});
 
   // `messages` is a JSON array of {"role", "content"} objects, as people write them. `tokens` are
   // the strings that templates call by name: bos_token, eos_token. With `answer_next` the text ends
@@ -32,6 +33,7 @@ class ChatTemplate {
  private:
   std::shared_ptr<const jinja::Template> template_;
   std::string where_;
+  RenderLimits limits_;
 };
 
 }  // namespace ebb::text

@@ -13,8 +13,15 @@ namespace {
 constexpr Bytes kMostPairBytes = 1 * kGiB;
 
 bool suits_library(DType type, const AttentionShape& shape) {
-  return type == DType::bf16 && (shape.head_dim == 64 || shape.head_dim == 128) &&
-         shape.queries == shape.keys && shape.keys >= 128 && shape.batch > 0;
+  const bool heads = shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
+  return type == DType::bf16 && heads && shape.queries == shape.keys && shape.keys >= 128 &&
+         shape.batch > 0;
+}
+
+// A window as long as all keys hides none: no other kernel, no other bits.
+AttentionShape plain_where_nothing_is_hidden(AttentionShape shape) {
+  if (shape.window >= shape.keys) shape.window = 0;
+  return shape;
 }
 
 bool on_vectors(std::initializer_list<ConstView> views) {
@@ -78,8 +85,9 @@ void* part(View view, std::int64_t row, std::int64_t column) {
 
 }  // namespace
 
-Bytes CudaModelOps::attention_scratch(DType type, const AttentionShape& shape,
+Bytes CudaModelOps::attention_scratch(DType type, const AttentionShape& asked,
                                       bool backward) const {
+  const AttentionShape shape = plain_where_nothing_is_hidden(asked);
   Bytes bytes = backward ? shape.batch * shape.heads * shape.queries * 4 : 0;
   if (fused_ && suits_library(type, shape)) {
     // Queries, keys and values beside each other in a row, as a decoder has them.
@@ -93,7 +101,8 @@ Bytes CudaModelOps::attention_scratch(DType type, const AttentionShape& shape,
 }
 
 void CudaModelOps::attention(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
-                             const AttentionShape& shape) {
+                             const AttentionShape& asked) {
+  const AttentionShape shape = plain_where_nothing_is_hidden(asked);
   if (fused_ && suits_library(q.type, shape) && on_vectors({out, q, k, v})) {
     const FusedProblem problem{
         shape, false, log_sums != nullptr, q.stride, k.stride, v.stride, out.stride, 0, 0, 0, 0};
@@ -109,7 +118,8 @@ void CudaModelOps::attention(View out, float* log_sums, ConstView q, ConstView k
 
 void CudaModelOps::attention_backward(View dq, View dk, View dv, ConstView dout, ConstView q,
                                       ConstView k, ConstView v, ConstView out,
-                                      const float* log_sums, const AttentionShape& shape) {
+                                      const float* log_sums, const AttentionShape& asked) {
+  const AttentionShape shape = plain_where_nothing_is_hidden(asked);
   if (fused_ && suits_library(q.type, shape) && on_vectors({dq, dk, dv, dout, q, k, v, out})) {
     const FusedProblem whole{shape,      true,        true,      q.stride,  k.stride, v.stride,
                              out.stride, dout.stride, dq.stride, dk.stride, dv.stride};

@@ -1,7 +1,7 @@
 // Three kernels without atomics. deltas: dout . out of every query and head. keys: a block has a
 // tile of keys of one key head and walks the queries that see them, head by head. queries: a block
 // has a tile of queries of one head and walks the keys they see. Scores are computed twice, which
-// is what a fixed order of every sum costs.
+// is what a fixed order of every sum costs. Tiles that a window hides are left out.
 #include "kernels/cuda/model/attention_launch.cuh"
 #include "kernels/cuda/model/attention_tiles.cuh"
 #include "kernels/cuda/model/tiled_attention.h"
@@ -85,6 +85,7 @@ struct Tiles {
 
   // p and ds of this thread's pairs (query y + 16 i, key x + 16 j), zero where nothing is seen.
   // `statistics` is where the head's log_sums and deltas of the batch entry start.
+  template <bool Windowed>
   __device__ void pairs(float (&p)[kEach][kEach], float (&ds)[kEach][kEach], const Backward<T>& in,
                         const AttentionShape& shape, std::int64_t statistics,
                         std::int64_t query_first, std::int64_t key_first) const {
@@ -101,7 +102,7 @@ struct Tiles {
       for (int j = 0; j < kEach; ++j) {
         // Keys end where queries do, so a key that a query sees exists.
         const std::int64_t key = key_first + tile_x() + j * kTileSide;
-        const bool seen = exists && key <= query;
+        const bool seen = exists && sees<Windowed>(query, key, shape.window);
         p[i][j] = seen ? expf(fmaf(p[i][j], shape.scale, -log_sum)) : 0.0f;
         ds[i][j] = seen ? p[i][j] * (ds[i][j] - delta) * shape.scale : 0.0f;
       }
@@ -109,7 +110,7 @@ struct Tiles {
   }
 };
 
-template <class T, int D>
+template <class T, int D, bool Windowed>
 __global__ void __launch_bounds__(kTileThreads)
     keys_backward(Backward<T> in, AttentionShape shape, unsigned tiles) {
   extern __shared__ __align__(16) float memory[];
@@ -123,14 +124,17 @@ __global__ void __launch_bounds__(kTileThreads)
 
   work.load_keys(in, shape, batch, kv_head, first);
   HeadTile<D, each> dk, dv;
+  // The last key of the tile is the last to go out of sight: first + size - 1 + window on.
+  const std::int64_t end =
+      Windowed ? min(shape.queries, first + size - 1 + shape.window) : shape.queries;
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const std::int64_t statistics = (batch * shape.heads + head) * shape.queries;
-    for (std::int64_t query = first; query < shape.queries; query += size) {
+    for (std::int64_t query = first; query < end; query += size) {
       __syncthreads();  // the last round's tiles have been read
       work.load_queries(in, shape, batch, head, query);
       __syncthreads();
       float p[each][each], ds[each][each];
-      work.pairs(p, ds, in, shape, statistics, query, first);
+      work.template pairs<Windowed>(p, ds, in, shape, statistics, query, first);
 #pragma unroll
       for (int i = 0; i < each; ++i) {
 #pragma unroll
@@ -156,7 +160,7 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-template <class T, int D>
+template <class T, int D, bool Windowed>
 __global__ void __launch_bounds__(kTileThreads)
     queries_backward(Backward<T> in, AttentionShape shape, unsigned tiles) {
   extern __shared__ __align__(16) float memory[];
@@ -171,12 +175,13 @@ __global__ void __launch_bounds__(kTileThreads)
 
   work.load_queries(in, shape, batch, head, first);
   HeadTile<D, each> dq;
-  for (std::int64_t key = 0; key <= first; key += size) {
+  const std::int64_t begin = first_tile<size, Windowed>(first, shape.window);
+  for (std::int64_t key = begin; key <= first; key += size) {
     __syncthreads();
     work.load_keys(in, shape, batch, kv_head, key);
     __syncthreads();
     float p[each][each], ds[each][each];
-    work.pairs(p, ds, in, shape, statistics, first, key);
+    work.template pairs<Windowed>(p, ds, in, shape, statistics, first, key);
 #pragma unroll
     for (int i = 0; i < each; ++i) {
 #pragma unroll
@@ -196,18 +201,16 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-template <class T, int D>
+template <class T, int D, bool Windowed>
 void launch(const Backward<T>& backward, const AttentionShape& shape, cudaStream_t stream) {
   const std::int64_t tiles = (shape.queries + kTile<D> - 1) / kTile<D>;
-  const auto count = static_cast<unsigned>(tiles);
-  allow_shared(reinterpret_cast<const void*>(keys_backward<T, D>), kSharedBytes<D>,
-               "attention_backward");
-  allow_shared(reinterpret_cast<const void*>(queries_backward<T, D>), kSharedBytes<D>,
-               "attention_backward");
-  keys_backward<T, D><<<grid_size(tiles * shape.kv_heads * shape.batch, "attention_backward"),
-                        kTileThreads, kSharedBytes<D>, stream>>>(backward, shape, count);
-  queries_backward<T, D><<<grid_size(tiles * shape.heads * shape.batch, "attention_backward"),
-                           kTileThreads, kSharedBytes<D>, stream>>>(backward, shape, count);
+  const auto start = [&](auto kernel, std::int64_t heads) {
+    allow_shared(reinterpret_cast<const void*>(kernel), kSharedBytes<D>, "attention_backward");
+    kernel<<<grid_size(tiles * heads * shape.batch, "attention_backward"), kTileThreads,
+             kSharedBytes<D>, stream>>>(backward, shape, static_cast<unsigned>(tiles));
+  };
+  start(keys_backward<T, D, Windowed>, shape.kv_heads);
+  start(queries_backward<T, D, Windowed>, shape.heads);
 }
 
 }  // namespace
@@ -236,7 +239,9 @@ void tiled_attention_backward(const AttentionGradients& gradients, const Attenti
     sum_deltas<<<grid_size((statistics + warps - 1) / warps, "attention_backward"), threads, 0,
                  stream>>>(backward, shape);
     with_head_width(shape.head_dim, [&]<int D>(std::integral_constant<int, D>) {
-      launch<T, D>(backward, shape, stream);
+      with_window(shape, [&]<bool Windowed>(std::bool_constant<Windowed>) {
+        launch<T, D, Windowed>(backward, shape, stream);
+      });
     });
   });
   check_launch("attention_backward");

@@ -1,5 +1,5 @@
 // A block has 64 queries of one head and walks the keys they see, 64 at a time, with a running
-// maximum and sum for each query.
+// maximum and sum for each query. Tiles of keys that a window hides from all of them are left out.
 #include <cmath>
 
 #include "kernels/cuda/model/attention_launch.cuh"
@@ -26,7 +26,7 @@ template <int D>
 constexpr Bytes kSharedBytes = (2 * kTile * kHeadStride<D> +
                                 kTile * kScoreStride<kTile>)*sizeof(float);
 
-template <class T, int D>
+template <class T, int D, bool Windowed>
 __global__ void __launch_bounds__(kTileThreads)
     attend(Forward<T> in, AttentionShape shape, unsigned tiles) {
   extern __shared__ __align__(16) float memory[];
@@ -51,7 +51,8 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
   for (int i = 0; i < kEach; ++i) largest[i] = -INFINITY, total[i] = 0;
 
-  for (std::int64_t key = 0; key < visible; key += kTile) {
+  const std::int64_t begin = first_tile<kTile, Windowed>(past + first, shape.window);
+  for (std::int64_t key = begin; key < visible; key += kTile) {
     const std::int64_t row = batch * shape.keys + key, count = shape.keys - key;
     __syncthreads();  // the values of the last round have been read
     load_tile<kTile, D>(
@@ -61,22 +62,26 @@ __global__ void __launch_bounds__(kTileThreads)
     multiply_heads<D>(scores, queries, keys, depth);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      // Every query sees key 0, so after the first round its maximum is a number.
       const std::int64_t last = min(past + first + tile_y() + i * kTileSide, shape.keys - 1);
       float top = largest[i];
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
         scores[i][j] *= shape.scale;
-        if (key + tile_x() + j * kTileSide <= last) top = fmaxf(top, scores[i][j]);
+        const std::int64_t seen = key + tile_x() + j * kTileSide;
+        if (sees<Windowed>(last, seen, shape.window)) top = fmaxf(top, scores[i][j]);
       }
       top = row_max(top);
-      const float fade = expf(largest[i] - top);
+      // Without a window every query sees key 0, so after the first round its maximum is a number.
+      // With one, the first tile may be hidden from a later query: it has nothing to fade yet.
+      const bool nothing = Windowed && top == -INFINITY;
+      const float fade = nothing ? 1.0f : expf(largest[i] - top);
       largest[i] = top;
       total[i] *= fade;
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
         const int column = tile_x() + j * kTileSide;
-        const float weight = key + column <= last ? expf(scores[i][j] - top) : 0.0f;
+        const float weight =
+            sees<Windowed>(last, key + column, shape.window) ? expf(scores[i][j] - top) : 0.0f;
         total[i] += weight;
         weights[(tile_y() + i * kTileSide) * kScoreStride<kTile> + column] = weight;
       }
@@ -122,9 +127,13 @@ void tiled_attention(View out, float* log_sums, const AttentionInputs& inputs,
                                heads_vectorize(inputs.q, shape.head_dim),
                                heads_vectorize(inputs.k, shape.head_dim),
                                heads_vectorize(inputs.v, shape.head_dim)};
-      allow_shared(reinterpret_cast<const void*>(attend<T, D>), kSharedBytes<D>, "attention");
-      attend<T, D><<<grid_size(blocks, "attention"), kTileThreads, kSharedBytes<D>, stream>>>(
-          forward, shape, static_cast<unsigned>(tiles));
+      with_window(shape, [&]<bool Windowed>(std::bool_constant<Windowed>) {
+        allow_shared(reinterpret_cast<const void*>(attend<T, D, Windowed>), kSharedBytes<D>,
+                     "attention");
+        attend<T, D, Windowed>
+            <<<grid_size(blocks, "attention"), kTileThreads, kSharedBytes<D>, stream>>>(
+                forward, shape, static_cast<unsigned>(tiles));
+      });
     });
   });
   check_launch("attention");

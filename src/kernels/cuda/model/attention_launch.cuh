@@ -20,6 +20,12 @@ void with_head_width(std::int64_t head_dim, const Body& body) {
               " dimensions; the CUDA kernels take up to 256");
 }
 
+// Calls body with std::bool_constant: whether a window hides keys.
+template <class Body>
+void with_window(const AttentionShape& shape, const Body& body) {
+  shape.window > 0 ? body(std::true_type{}) : body(std::false_type{});
+}
+
 // Whether rows of a head can be read in units of 16 bytes.
 inline bool heads_vectorize(ConstView view, std::int64_t head_dim) {
   return can_vectorize(view, head_dim, static_cast<int>(kVectorBytes / size_of(view.type)));

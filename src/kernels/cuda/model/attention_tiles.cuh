@@ -138,6 +138,26 @@ struct HeadTile {
   }
 };
 
+// Which keys a query at a position sees: those up to it, of which only the last `window` where
+// there is one. `Windowed` is known when a kernel is compiled, so that plain masks cost nothing
+// more.
+template <bool Windowed>
+__device__ bool sees(std::int64_t position, std::int64_t key, std::int64_t window) {
+  if constexpr (Windowed) return key <= position && key > position - window;
+  return key <= position;
+}
+
+// Where the walk over keys starts for a tile of queries whose first is at `position`: the start of
+// the tile of Tile keys that has the first key which that query sees.
+template <int Tile, bool Windowed>
+__device__ std::int64_t first_tile(std::int64_t position, std::int64_t window) {
+  if constexpr (Windowed) {
+    const std::int64_t key = position - window + 1;
+    return key <= 0 ? 0 : key / Tile * Tile;
+  }
+  return 0;
+}
+
 // Over the 16 threads that share rows: lanes of one half of a warp.
 __device__ inline float row_max(float value) {
 #pragma unroll

@@ -66,12 +66,19 @@ __device__ void store(T* to, const float (&from)[N]) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-// The same bits in every thread: lanes by a symmetric butterfly, then warps in order. `parts` has
-// room for 32; blocks are whole warps, and every thread of the block calls.
+// The same bits in every lane, by a symmetric butterfly. Every lane of the warp calls.
 template <class T>
-__device__ T block_sum(T value, T* parts) {
+__device__ T warp_sum(T value) {
 #pragma unroll
   for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(0xffffffffu, value, lane);
+  return value;
+}
+
+// The same bits in every thread: lanes as above, then warps in order. `parts` has room for 32;
+// blocks are whole warps, and every thread of the block calls.
+template <class T>
+__device__ T block_sum(T value, T* parts) {
+  value = warp_sum(value);
   __syncthreads();  // `parts` may still be read from the call before
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
   __syncthreads();

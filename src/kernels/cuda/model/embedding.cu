@@ -11,14 +11,22 @@ using cuda_model::Matrix;
 
 template <class T, int N>
 __global__ void embed_rows(Matrix<T> out, Matrix<const T> table, const std::int32_t* ids,
-                           std::int64_t cols, unsigned blocks_per_row) {
+                           float scale, std::int64_t cols, unsigned blocks_per_row) {
   const std::int64_t row = blockIdx.x / blocks_per_row;
   const std::int64_t j =
       (static_cast<std::int64_t>(blockIdx.x % blocks_per_row) * blockDim.x + threadIdx.x) * N;
   if (j >= cols) return;
-  using Moved = cuda_model::Pack<T, N>;
-  *reinterpret_cast<Moved*>(out.row(row) + j) =
-      *reinterpret_cast<const Moved*>(table.row(ids[row]) + j);
+  const T* const from = table.row(ids[row]) + j;
+  if (scale == 1.0f) {  // a copy, to the bit
+    using Moved = cuda_model::Pack<T, N>;
+    *reinterpret_cast<Moved*>(out.row(row) + j) = *reinterpret_cast<const Moved*>(from);
+    return;
+  }
+  float value[N];
+  cuda_model::load(value, from);
+#pragma unroll
+  for (int e = 0; e < N; ++e) value[e] *= scale;
+  cuda_model::store(out.row(row) + j, value);
 }
 
 constexpr int kThreads = 256;
@@ -46,7 +54,7 @@ __device__ bool has_earlier(const std::int32_t* ids, std::int64_t row, std::int3
 // one chain of additions a column is what the order asks for.
 template <class T>
 __global__ void embed_backward_rows(Matrix<float> sums, Matrix<const T> dy, const std::int32_t* ids,
-                                    std::int64_t rows, std::int64_t cols) {
+                                    float scale, std::int64_t rows, std::int64_t cols) {
   __shared__ unsigned masks[kRounds * kWarps];
   __shared__ int matches[kWindow];  // offsets from the window's start, ascending
   const std::int64_t row = blockIdx.x;
@@ -95,7 +103,8 @@ __global__ void embed_backward_rows(Matrix<float> sums, Matrix<const T> dy, cons
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
         const std::int64_t j = first + c * kThreads;
-        if (j < cols) sum[c] += cuda_model::widen(from[j]);
+        // Rounded before it is added: not fused.
+        if (j < cols) sum[c] += __fmul_rn(cuda_model::widen(from[j]), scale);
       }
     }
     // The next window's masks are written only after every thread is past its reads of these
@@ -110,14 +119,15 @@ __global__ void embed_backward_rows(Matrix<float> sums, Matrix<const T> dy, cons
 
 }  // namespace
 
-void CudaModelOps::embed(View out, ConstView table, std::span<const std::int32_t> ids) {
+void CudaModelOps::embed(View out, ConstView table, std::span<const std::int32_t> ids,
+                         float scale) {
   if (out.rows == 0 || out.cols == 0) return;
   with_element(out.type, [&]<class T>(T) {
     constexpr int width = 16 / sizeof(T);
     const auto launch = [&]<int N>(std::integral_constant<int, N>) {
       const cuda_model::RowGrid grid = cuda_model::row_grid(out.rows, out.cols, N);
       embed_rows<T, N><<<grid.blocks, grid.threads, 0, stream_>>>(
-          cuda_model::in<T>(out), cuda_model::in<T>(table), ids.data(), out.cols,
+          cuda_model::in<T>(out), cuda_model::in<T>(table), ids.data(), scale, out.cols,
           grid.blocks_per_row);
     };
     const bool vectors = cuda_model::can_vectorize(out, out.cols, width) &&
@@ -128,14 +138,15 @@ void CudaModelOps::embed(View out, ConstView table, std::span<const std::int32_t
   cuda_model::check_launch("embed");
 }
 
-void CudaModelOps::embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids) {
+void CudaModelOps::embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,
+                                  float scale) {
   if (dy.rows == 0 || dy.cols == 0) return;
   constexpr std::int64_t columns = kThreads * kColumns;
   const auto column_blocks = static_cast<unsigned>((dy.cols + columns - 1) / columns);
   with_element(dy.type, [&]<class T>(T) {
     embed_backward_rows<<<dim3(cuda_model::grid_size(dy.rows, "embed_backward"), column_blocks),
                           kThreads, 0, stream_>>>(
-        cuda_model::in<float>(sums), cuda_model::in<T>(dy), ids.data(), dy.rows, dy.cols);
+        cuda_model::in<float>(sums), cuda_model::in<T>(dy), ids.data(), scale, dy.rows, dy.cols);
   });
   cuda_model::check_launch("embed_backward");
 }

@@ -13,7 +13,8 @@
 
 namespace ebb::kernels {
 
-// Causal, bf16, as many queries as keys. Strides are elements between rows.
+// Causal, with or without a window, bf16, as many queries as keys. Strides are elements between
+// rows.
 struct FusedProblem {
   AttentionShape shape;
   bool backward = false;

@@ -1,169 +1,145 @@
-// Root-mean-square normalisation. Forward: a block a row. Backward: a block a fixed run of rows,
-// whose part of dweight stays in shared memory until it is written out for the second pass.
+// Normalisation, forward: a team has one group of one row.
 #include <algorithm>
 
-#include "kernels/cuda/model/column_partials.h"
 #include "kernels/cuda/model/cuda_model_ops.h"
-#include "kernels/cuda/model/elements.cuh"
 #include "kernels/cuda/model/launch.h"
+#include "kernels/cuda/model/norm_teams.cuh"
 #include "kernels/element_dispatch.h"
 
 namespace ebb::kernels {
 namespace {
 
 using cuda_model::Matrix;
+using cuda_model::RunStats;
 
 constexpr unsigned kThreads = 512;
-// Two or more blocks for each multiprocessor of large devices.
-constexpr std::int64_t kMostBlocks = 528;
-constexpr std::int64_t kFewestRows = 4;
+constexpr std::int64_t kMostWarps = 8;  // of a block whose teams are warps
 
-template <class T, int N>
-__global__ void norm_rows(Matrix<T> y, float* rstd, bool rstd_given, Matrix<const T> x,
-                          const T* weight, float epsilon, std::int64_t cols) {
-  __shared__ float parts[32];
-  const std::int64_t row = blockIdx.x;
-  const std::int64_t first = threadIdx.x * N, step = blockDim.x * N;
-  const T* from = x.row(row);
-  float scale;
-  if (rstd_given) {
-    scale = rstd[row];
-  } else {
-    float squares = 0;
-    for (std::int64_t j = first; j < cols; j += step) {
+template <class T>
+struct Forward {
+  Matrix<T> y;
+  Matrix<const T> x;
+  float* stats;
+  bool stats_given;
+  const T* weight;
+  const T* bias;  // or null
+  float epsilon;
+  float weight_offset;
+  std::int64_t groups;
+  std::int64_t width;  // of a group
+};
+
+// The stats of a run, the same in every thread of its team. Every thread has read its columns when
+// the first one returns.
+template <int N, class Team, bool Centered, class T>
+__device__ RunStats measure(const T* from, std::int64_t width, float epsilon, float* parts) {
+  const std::int64_t first = Team::rank() * N, step = Team::size() * N;
+  const auto count = static_cast<float>(width);
+  RunStats stats;
+  if constexpr (Centered) {
+    float sum = 0;
+    for (std::int64_t j = first; j < width; j += step) {
       float value[N];
       cuda_model::load(value, from + j);
 #pragma unroll
-      for (int e = 0; e < N; ++e) squares = fmaf(value[e], value[e], squares);
+      for (int e = 0; e < N; ++e) sum += value[e];
     }
-    squares = cuda_model::block_sum(squares, parts);
-    scale = 1.0f / sqrtf(squares / static_cast<float>(cols) + epsilon);
-    if (threadIdx.x == 0) rstd[row] = scale;
+    stats.mean = Team::sum(sum, parts) / count;
   }
-  T* to = y.row(row);
-  for (std::int64_t j = first; j < cols; j += step) {
+  float squares = 0;
+  for (std::int64_t j = first; j < width; j += step) {
+    float value[N];
+    cuda_model::load(value, from + j);
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+      const float centered = value[e] - stats.mean;
+      squares = fmaf(centered, centered, squares);
+    }
+  }
+  squares = Team::sum(squares, parts);
+  stats.rstd = 1.0f / sqrtf(squares / count + epsilon);
+  return stats;
+}
+
+// A thread writes only columns that it alone reads, so y may be x's memory.
+template <class T, int N, class Team, bool Centered>
+__global__ void norm_runs(Forward<T> in, unsigned blocks_per_row) {
+  __shared__ float parts[32];
+  const std::int64_t row = blockIdx.x / blocks_per_row;
+  const std::int64_t group = blockIdx.x % blocks_per_row * Team::count() + Team::index();
+  if (group >= in.groups) return;  // a whole warp; a block that is a team always has a group
+  const std::int64_t run = row * in.groups + group;
+  const T* from = in.x.row(row) + group * in.width;
+  RunStats stats;
+  if (in.stats_given) {
+    stats = cuda_model::read_stats<Centered>(in.stats, run);
+  } else {
+    stats = measure<N, Team, Centered>(from, in.width, in.epsilon, parts);
+    if (Team::rank() == 0) {
+      if constexpr (Centered) in.stats[2 * run] = stats.mean;
+      in.stats[Centered ? 2 * run + 1 : run] = stats.rstd;
+    }
+  }
+  T* to = in.y.row(row) + group * in.width;
+  for (std::int64_t j = Team::rank() * N; j < in.width; j += Team::size() * N) {
     float value[N], gain[N];
     cuda_model::load(value, from + j);
-    cuda_model::load(gain, weight + j);
+    cuda_model::load_gain(gain, in.weight + j, in.weight_offset);
 #pragma unroll
-    for (int e = 0; e < N; ++e) value[e] = value[e] * scale * gain[e];
+    for (int e = 0; e < N; ++e) value[e] = (value[e] - stats.mean) * stats.rstd * gain[e];
+    if (in.bias != nullptr) {
+      float shift[N];
+      cuda_model::load(shift, in.bias + j);
+#pragma unroll
+      for (int e = 0; e < N; ++e) value[e] += shift[e];
+    }
     cuda_model::store(to + j, value);
   }
 }
 
-struct BackwardRows {
-  const float* rstd;
-  float* partials;  // [blocks][cols]
-  std::int64_t rows;
-  std::int64_t cols;
-  std::int64_t rows_per_block;
-};
-
-template <class T, int N>
-__global__ void norm_backward_rows(Matrix<T> dx, Matrix<const T> dy, Matrix<const T> x,
-                                   const T* weight, BackwardRows work) {
-  extern __shared__ __align__(16) float dweight[];
-  __shared__ float parts[32];
-  const std::int64_t first = threadIdx.x * N, step = blockDim.x * N;
-  // Each thread has its own columns throughout, so dweight needs no synchronisation.
-  for (std::int64_t j = first; j < work.cols; j += step) {
-    const float zeros[N] = {};
-    cuda_model::store(dweight + j, zeros);
-  }
-  const std::int64_t begin = blockIdx.x * work.rows_per_block;
-  const std::int64_t end = min(work.rows, begin + work.rows_per_block);
-  for (std::int64_t row = begin; row < end; ++row) {
-    const float scale = work.rstd[row];
-    float mean = 0;
-    for (std::int64_t j = first; j < work.cols; j += step) {
-      float slope[N], value[N], gain[N], sum[N];
-      cuda_model::load(slope, dy.row(row) + j);
-      cuda_model::load(value, x.row(row) + j);
-      cuda_model::load(gain, weight + j);
-      cuda_model::load(sum, dweight + j);
-#pragma unroll
-      for (int e = 0; e < N; ++e) {
-        const float xhat = value[e] * scale;
-        mean = fmaf(slope[e] * gain[e], xhat, mean);
-        sum[e] = fmaf(slope[e], xhat, sum[e]);
-      }
-      cuda_model::store(dweight + j, sum);
-    }
-    mean = cuda_model::block_sum(mean, parts) / static_cast<float>(work.cols);
-    for (std::int64_t j = first; j < work.cols; j += step) {
-      float slope[N], value[N], gain[N], out[N];
-      cuda_model::load(slope, dy.row(row) + j);
-      cuda_model::load(value, x.row(row) + j);
-      cuda_model::load(gain, weight + j);
-      cuda_model::load(out, dx.row(row) + j);
-#pragma unroll
-      for (int e = 0; e < N; ++e) {
-        const float inner = fmaf(-value[e] * scale, mean, slope[e] * gain[e]);
-        out[e] = fmaf(scale, inner, out[e]);
-      }
-      cuda_model::store(dx.row(row) + j, out);
-    }
-  }
-  for (std::int64_t j = first; j < work.cols; j += step) {
-    float sum[N];
-    cuda_model::load(sum, dweight + j);
-    cuda_model::store(work.partials + blockIdx.x * work.cols + j, sum);
-  }
+template <class T, int N, class Team, bool Centered>
+void launch(const Forward<T>& in, std::int64_t rows, cudaStream_t stream) {
+  constexpr bool warps = std::is_same_v<Team, cuda_model::WarpTeam>;
+  const std::int64_t teams = warps ? std::min(in.groups, kMostWarps) : 1;
+  const unsigned threads =
+      warps ? static_cast<unsigned>(teams * 32) : cuda_model::row_threads(in.width, N, kThreads);
+  const std::int64_t blocks_per_row = (in.groups + teams - 1) / teams;
+  norm_runs<T, N, Team, Centered>
+      <<<cuda_model::grid_size(rows * blocks_per_row, "norm"), threads, 0, stream>>>(
+          in, static_cast<unsigned>(blocks_per_row));
 }
 
 }  // namespace
 
-void CudaModelOps::rms_norm(View y, float* rstd, bool rstd_given, ConstView x, const void* weight,
-                            float epsilon) {
+void CudaModelOps::norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
+                        const void* bias, const Norm& norm) {
   if (x.rows == 0 || x.cols == 0) return;
+  const std::int64_t width = x.cols / norm.groups;
   with_element(x.type, [&]<class T>(T) {
-    constexpr int width = 16 / sizeof(T);
-    const auto launch = [&]<int N>(std::integral_constant<int, N>) {
-      norm_rows<T, N><<<cuda_model::grid_size(x.rows, "rms_norm"),
-                        cuda_model::row_threads(x.cols, N, kThreads), 0, stream_>>>(
-          cuda_model::in<T>(y), rstd, rstd_given, cuda_model::in<T>(x),
-          static_cast<const T*>(weight), epsilon, x.cols);
-    };
-    const bool vectors = cuda_model::can_vectorize(y, x.cols, width) &&
-                         cuda_model::can_vectorize(x, x.cols, width) &&
-                         cuda_model::can_vectorize(weight, 0, sizeof(T), x.cols, width);
-    vectors ? launch(std::integral_constant<int, width>{})
-            : launch(std::integral_constant<int, 1>{});
-  });
-  cuda_model::check_launch("rms_norm");
-}
-
-void CudaModelOps::rms_norm_backward(View dx, void* dweight, DType dweight_type, ConstView dy,
-                                     ConstView x, const float* rstd, const void* weight) {
-  if (x.cols == 0) return;
-  const std::int64_t most = std::min(kMostBlocks, kWorkspace / (x.cols * 4));
-  const std::int64_t rows_per_block =
-      std::max(kFewestRows, (x.rows + most - 1) / std::max<std::int64_t>(1, most));
-  const std::int64_t blocks = (x.rows + rows_per_block - 1) / rows_per_block;
-  const auto partials = reinterpret_cast<float*>(scratch(blocks * x.cols * 4, "rms_norm_backward"));
-  if (blocks > 0) {
-    with_element(x.type, [&]<class T>(T) {
-      constexpr int width = 16 / sizeof(T);
-      const auto launch = [&]<int N>(std::integral_constant<int, N>) {
-        const Bytes shared = x.cols * 4;
-        cuda_model::allow_shared(reinterpret_cast<const void*>(norm_backward_rows<T, N>), shared,
-                                 "rms_norm_backward");
-        norm_backward_rows<T, N><<<cuda_model::grid_size(blocks, "rms_norm_backward"),
-                                   cuda_model::row_threads(x.cols, N, kThreads),
-                                   static_cast<std::size_t>(shared), stream_>>>(
-            cuda_model::in<T>(dx), cuda_model::in<T>(dy), cuda_model::in<T>(x),
-            static_cast<const T*>(weight), {rstd, partials, x.rows, x.cols, rows_per_block});
-      };
-      const bool vectors = cuda_model::can_vectorize(dx, x.cols, width) &&
-                           cuda_model::can_vectorize(dy, x.cols, width) &&
-                           cuda_model::can_vectorize(x, x.cols, width) &&
-                           cuda_model::can_vectorize(weight, 0, sizeof(T), x.cols, width);
-      vectors ? launch(std::integral_constant<int, width>{})
-              : launch(std::integral_constant<int, 1>{});
+    constexpr int most = 16 / sizeof(T);
+    const Forward<T> in{cuda_model::in<T>(y),
+                        cuda_model::in<T>(x),
+                        stats,
+                        stats_given,
+                        static_cast<const T*>(weight),
+                        static_cast<const T*>(bias),
+                        norm.epsilon,
+                        norm.weight_offset,
+                        norm.groups,
+                        width};
+    // Groups are whole vectors, so they start on a boundary where rows do. (Null does, too.)
+    const bool vectors = cuda_model::can_vectorize(y, width, most) &&
+                         cuda_model::can_vectorize(x, width, most) &&
+                         cuda_model::can_vectorize(weight, 0, sizeof(T), width, most) &&
+                         cuda_model::can_vectorize(bias, 0, sizeof(T), width, most);
+    cuda_model::with_team(width, norm.groups, [&]<class Team>(Team) {
+      cuda_model::with_kind(norm.kind, [&]<bool Centered>(std::bool_constant<Centered>) {
+        vectors ? launch<T, most, Team, Centered>(in, x.rows, stream_)
+                : launch<T, 1, Team, Centered>(in, x.rows, stream_);
+      });
     });
-    cuda_model::check_launch("rms_norm_backward");
-  }
-  cuda_model::add_partials(dweight, dweight_type, partials, blocks, x.cols, stream_);
+  });
+  cuda_model::check_launch("norm");
 }
 
 }  // namespace ebb::kernels

@@ -36,7 +36,7 @@ struct Plan {
   Bytes workspace = 0;
 };
 
-using Key = std::array<std::int64_t, 17>;
+using Key = std::array<std::int64_t, 18>;
 
 Key key_of(const FusedProblem& p) {
   const AttentionShape& s = p.shape;
@@ -47,6 +47,7 @@ Key key_of(const FusedProblem& p) {
           s.kv_heads,
           s.head_dim,
           std::bit_cast<std::int32_t>(s.scale),
+          s.window,
           p.backward,
           p.statistics,
           p.q_stride,
@@ -115,19 +116,26 @@ void describe_log_sums(fe::graph::Tensor_attributes& tensor, const AttentionShap
       .set_data_type(fe::DataType_t::FLOAT);
 }
 
+// Nothing right of the diagonal. The library keeps a key where key + left bound > query: so many
+// keys, the query's own among them, which is what a window counts.
+template <class Attributes>
+void set_mask(Attributes& attributes, const AttentionShape& shape) {
+  attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+      .set_diagonal_band_right_bound(0);
+  if (shape.window > 0) attributes.set_diagonal_band_left_bound(static_cast<int>(shape.window));
+}
+
 void add_forward(fe::graph::Graph& graph, const FusedProblem& problem) {
   const AttentionShape& shape = problem.shape;
   const Tensor q = input(graph, kQ, shape, shape.heads, problem.q_stride);
   const Tensor k = input(graph, kK, shape, shape.kv_heads, problem.k_stride);
   const Tensor v = input(graph, kV, shape, shape.kv_heads, problem.v_stride);
-  const auto [out, log_sums] =
-      graph.sdpa(q, k, v,
-                 fe::graph::SDPA_attributes()
-                     .set_name("attention")
-                     .set_generate_stats(problem.statistics)
-                     .set_attn_scale(shape.scale)
-                     .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                     .set_diagonal_band_right_bound(0));
+  auto attributes = fe::graph::SDPA_attributes()
+                        .set_name("attention")
+                        .set_generate_stats(problem.statistics)
+                        .set_attn_scale(shape.scale);
+  set_mask(attributes, shape);
+  const auto [out, log_sums] = graph.sdpa(q, k, v, std::move(attributes));
   output(out, kOut, shape, shape.heads, problem.out_stride);
   if (problem.statistics) {
     describe_log_sums(*log_sums, shape);
@@ -145,14 +153,13 @@ void add_backward(fe::graph::Graph& graph, const FusedProblem& problem) {
   fe::graph::Tensor_attributes statistics;
   describe_log_sums(statistics, shape);
   const Tensor log_sums = graph.tensor(statistics);
+  auto attributes = fe::graph::SDPA_backward_attributes()
+                        .set_name("attention_backward")
+                        .set_attn_scale(shape.scale)
+                        .set_deterministic_algorithm(true);
+  set_mask(attributes, shape);
   const auto [dq, dk, dv] =
-      graph.sdpa_backward(q, k, v, out, dout, log_sums,
-                          fe::graph::SDPA_backward_attributes()
-                              .set_name("attention_backward")
-                              .set_attn_scale(shape.scale)
-                              .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                              .set_diagonal_band_right_bound(0)
-                              .set_deterministic_algorithm(true));
+      graph.sdpa_backward(q, k, v, out, dout, log_sums, std::move(attributes));
   output(dq, kDq, shape, shape.heads, problem.dq_stride);
   output(dk, kDk, shape, shape.kv_heads, problem.dk_stride);
   output(dv, kDv, shape, shape.kv_heads, problem.dv_stride);

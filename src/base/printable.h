@@ -1,0 +1,14 @@
+// Text from outside, made fit for a terminal.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ebb {
+
+// Its first bytes, and "..." where there are more; lines stay, other control characters, which a
+// terminal would obey, become '?'.
+std::string printable(std::string_view text, std::size_t most_bytes);
+
+}  // namespace ebb

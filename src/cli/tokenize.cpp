@@ -1,0 +1,52 @@
+#include "ebb/tokenize.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "cli/verbs.h"
+
+namespace ebb::cli {
+namespace {
+
+// One line that renews itself on a terminal, plain lines in a pipe.
+void show(const TokenizeProgress& p, bool terminal) {
+  fmt::print("{}{}% of {} items  {} tokens  {}/s  {} left{}", terminal ? "\r\033[K" : "",
+             p.of_items == 0 ? 100 : 100 * p.items / p.of_items, format_count(p.of_items),
+             format_count(p.tokens), format_count(static_cast<std::int64_t>(p.tokens_per_second)),
+             format_seconds(p.seconds_left), terminal ? "" : "\n");
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app, Action& action) {
+  CLI::App* verb =
+      app.add_subcommand("tokenize", "Make a file of tokens from text, to train on it faster");
+  auto options = std::make_shared<TokenizeOptions>();
+  TokenizeOptions& o = *options;
+  verb->add_option("--model", o.model, "A model's folder: its tokenizer is used");
+  verb->add_option("--tokenizer", o.tokenizer, "A folder with tokenizer.json, or bytes");
+  verb->add_option("--data", o.data, "Text files, JSONL files of texts, or folders of them")
+      ->required();
+  verb->add_option("--out", o.out, "The file to make")->required();
+  verb->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
+      ->capture_default_str();
+  verb->callback([options, &action] {
+    action = [options] {
+      const bool terminal = ::isatty(STDOUT_FILENO) != 0;
+      const TokenizeSummary made =
+          tokenize(*options, [&](const TokenizeProgress& p) { show(p, terminal); });
+      if (terminal) fmt::print("\n");
+      for (const std::string& skipped : made.skipped) fmt::print("Left out: {}\n", skipped);
+      fmt::print("{}: {} tokens of {} bytes from {} file{}, tokenizer {}, in {}\n", options->out,
+                 made.tokens, made.bytes_per_token, made.files, made.files == 1 ? "" : "s",
+                 made.tokenizer, format_seconds(made.seconds));
+      return 0;
+    };
+  });
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,43 @@
+// How to generate with a model: what its folder says, what the user says, and Ebb's own defaults.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ebb/generate.h"
+#include "engine/model_source.h"
+#include "engine/sampling.h"
+#include "text/tokenizer.h"
+
+namespace ebb::engine {
+
+// generation_config.json, as far as Ebb follows it.
+struct GenerationConfig {
+  std::vector<std::int32_t> stops;  // eos_token_id: a number or a list
+  bool sample = false;              // do_sample; without it the likeliest token is taken
+  std::optional<double> temperature;
+  std::optional<std::int64_t> top_k;
+  std::optional<double> top_p;
+};
+
+// Nothing where the folder has no such file. Throws FormatError that names the field.
+std::optional<GenerationConfig> read_generation_config(io::FileSystem& files,
+                                                       const std::filesystem::path& folder);
+
+struct GenerationSettings {
+  Sampling sampling;
+  std::vector<std::int32_t> stops;  // any of these ends the text
+  // For people: each choice and where it comes from.
+  std::string explanation;
+};
+
+// A flag wins over generation_config.json, which wins over Ebb's defaults. Texts end at the eos ids
+// of generation_config.json, else of config.json, else at the tokenizer's end of text; those of
+// the files mean nothing to `bytes`, which knows its own only. Throws ConfigError, FormatError.
+GenerationSettings choose_generation(io::FileSystem& files, const ModelSource& source,
+                                     const GenerateOptions& options,
+                                     const text::Tokenizer& tokenizer, bool bytes);
+
+}  // namespace ebb::engine

@@ -1,0 +1,60 @@
+// What Ebb itself writes: checkpoints and their training state, profiles of machines.
+#include "checkpoint/folder.h"
+#include "ebb/error.h"
+#include "engine/checkpointing.h"
+#include "engine/inspect/report.h"
+#include "plan/profile.h"
+
+namespace ebb::engine {
+
+void describe_checkpoint(Report& report, io::FileSystem& files,
+                         const std::filesystem::path& folder) {
+  const checkpoint::Manifest manifest = checkpoint::read_manifest(files, folder);
+  report.line("Checkpoint of step {}: {}", manifest.step, folder.string());
+  Json& json = report.json["checkpoint"];
+  json = {{"folder", folder.string()}, {"step", manifest.step}};
+  for (const checkpoint::ManifestFile& file : manifest.files) {
+    report.line("  {:<24} {:>10}  {}", printable(file.name), format_bytes(file.bytes),
+                printable(file.digest));
+    json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", file.digest}});
+  }
+  try {
+    checkpoint::verify(files, folder);
+    report.line("  all checksums are right");
+  } catch (const Error& error) {
+    report.sound = false;
+    report.line("  BROKEN: {}", error.what());
+    json["broken"] = error.what();
+  }
+  json["sound"] = report.sound;
+  if (files.exists(folder / kTrainingName)) describe_training_state(report, files, folder);
+}
+
+void describe_training_state(Report& report, io::FileSystem& files,
+                             const std::filesystem::path& folder) {
+  const TrainingState state = read_training_state(files, folder);
+  report.json["training"] = to_json(state);
+  report.line("Training state: step {}, data at {}, seed {}\n  numerics key: {}", state.step,
+              text::to_json(state.data_position).dump(), state.seed, state.numerics_key.dump());
+}
+
+void describe_profile(Report& report, io::FileSystem& files, const std::filesystem::path& path) {
+  const plan::Profile profile = plan::parse_profile(read_json(files, path), path.string());
+  report.json["kind"] = "profile of a machine";
+  report.json["profile"] = plan::to_json(profile);
+  report.line("Machine: {} ({}), device memory {}, host memory {}, {} cores",
+              printable(profile.name), printable(profile.device),
+              format_bytes(profile.device_memory), format_bytes(profile.host_memory),
+              profile.cores);
+  const auto add = [&](const char* name, const plan::Figure& figure) {
+    report.line("  {:<26} {:.3g} ({})", name, figure.value, printable(figure.source));
+  };
+  add("matmul flop/s", profile.matmul_flops);
+  add("device memory, bytes/s", profile.device_bytes_per_second);
+  add("host to device, bytes/s", profile.up_bytes_per_second);
+  add("device to host, bytes/s", profile.down_bytes_per_second);
+  add("CPU updates, bytes/s", profile.host_bytes_per_second);
+  add("start of a task, s", profile.task_seconds);
+}
+
+}  // namespace ebb::engine

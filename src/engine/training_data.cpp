@@ -1,0 +1,145 @@
+#include "engine/training_data.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+#include "engine/settings.h"
+
+namespace ebb::engine {
+namespace {
+
+std::optional<text::Packing> parse_packing(const std::string& word) {
+  if (word == "auto") return std::nullopt;
+  for (const text::Packing packing :
+       {text::Packing::stream, text::Packing::fit, text::Packing::none}) {
+    if (word == name_of(packing)) return packing;
+  }
+  throw ConfigError(
+      fmt::format("--packing '{}': expected stream (tokens run on over the borders of rows), fit "
+                  "(as many whole examples as fit into a row), none (one example a row) or auto",
+                  word));
+}
+
+bool parse_loss(const std::string& word) {
+  if (word == "all" || word == "completion") return word == "all";
+  throw ConfigError(fmt::format(
+      "--loss '{}': expected completion (prompts carry no loss) or all (every token does)", word));
+}
+
+std::vector<std::filesystem::path> paths(const std::vector<std::string>& names) {
+  return {names.begin(), names.end()};
+}
+
+text::DataOptions data_options(const TrainOptions& o, const ModelTokenizer& tokenizer,
+                               const std::function<void(const std::string&)>& note) {
+  // About two rows: long enough that most tokens see what stands before them in the text, short
+  // enough that the rows of a batch come from many places.
+  const Bytes bytes_per_token = tokenizer.folder.empty() ? 1 : 4;
+  constexpr Bytes shortest = 512;
+  text::DataOptions options;
+  options.passage_bytes = std::max(shortest, 2 * o.sequence * bytes_per_token);
+  options.window_tokens = o.sequence;
+  options.progress = [&note, told = std::chrono::steady_clock::now()](
+                         const std::filesystem::path& file, Bytes done, Bytes total) mutable {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - told < std::chrono::seconds(5)) return;
+    told = now;
+    note(fmt::format("Looking through {}: {} of {}", file.string(), format_bytes(done),
+                     format_bytes(total)));
+  };
+  return options;
+}
+
+}  // namespace
+
+void check_data_flags(const TrainOptions& o) {
+  parse_packing(o.packing);
+  parse_loss(o.loss);
+  const auto require = [](bool good, const std::string& text) {
+    if (!good) throw ConfigError(text);
+  };
+  require(!o.eval_share || (*o.eval_share > 0 && *o.eval_share < 1),
+          fmt::format("--eval-share {}: expected a share of the data between 0 and 1, such as 0.01",
+                      o.eval_share.value_or(0)));
+  require(!o.eval_share || o.eval_data.empty(),
+          "--eval-share and --eval-data: give one of them; both say what to validate on");
+  require(o.eval_batches >= 1,
+          fmt::format("--eval-batches {}: expected at least 1", o.eval_batches));
+  require(o.eval_every >= 0,
+          fmt::format("--eval-every {}: expected 0 (never) or more steps", o.eval_every));
+  require(o.eval_every == 0 || o.eval_share || !o.eval_data.empty(),
+          fmt::format("--eval-every {}: there is nothing to validate on; add --eval-data FILE, or "
+                      "--eval-share 0.01 to hold out a part of --data",
+                      o.eval_every));
+}
+
+text::ChatRenderer chat_renderer(const ModelTokenizer& tokenizer) {
+  if (!tokenizer.parts.chat) return {};
+  return [&parts = tokenizer.parts](const Json& messages, bool answer_next) {
+    return parts.chat->render(messages, parts.special_tokens, answer_next);
+  };
+}
+
+TrainingData::TrainingData(const TrainOptions& options, const ModelTokenizer& tokenizer,
+                           std::int64_t vocabulary, int threads,
+                           const std::function<void(const std::string&)>& note)
+    : options_(options),
+      data_(paths(options.data),
+            {.tokenizer = &tokenizer.tokenizer(),
+             .vocabulary = static_cast<std::int32_t>(vocabulary),
+             .loss_on_all = parse_loss(options.loss),
+             .chat = chat_renderer(tokenizer)},
+            data_options(options, tokenizer, note)),
+      rules_{.shape = {.sequence = options.sequence, .rows = options.micro_batch},
+             .packing = choose_packing(data_, parse_packing(options.packing)),
+             .seed = options.seed,
+             .held_out_share = options.eval_share.value_or(0)},
+      // A few threads make tokens faster than any model takes them.
+      bounds_(text::bounds_for(rules_.shape, kBatchesAhead * options.accumulate,
+                               std::clamp(threads / 4, 1, 8))) {
+  for (const text::SkippedFile& skipped : data_.skipped()) {
+    note(fmt::format("Not trained on: {} ({})", skipped.path.string(), skipped.reason));
+  }
+  check_length(data_, rules_.shape, rules_.packing);
+  if (!options.eval_data.empty()) {
+    evaluation_.emplace(paths(options.eval_data), data_.encoding(),
+                        data_options(options, tokenizer, note));
+  }
+  // What they refuse is refused before anything else is done.
+  text::shuffled_order(data_, rules_.seed, rules_.held_out_share, {});
+  validation();
+}
+
+Json TrainingData::key() const {
+  return {{"digest", data_.digest()},
+          {"tokenizer", data_.encoding().tokenizer->digest()},
+          {"packing", name_of(rules_.packing)},
+          {"loss", options_.loss},
+          {"held_out", rules_.held_out_share}};
+}
+
+Bytes TrainingData::memory_bytes() const {
+  text::AheadBounds bounds = bounds_;
+  bounds.tokens = 0;
+  Bytes bytes = data_.memory_bytes() + text::ReadAhead::memory_bytes(data_, bounds);
+  if (evaluation_) bytes += evaluation_->memory_bytes() + text::reading_bytes(*evaluation_);
+  if (evaluation_ || options_.eval_share) bytes += rules_.shape.tokens() * 8;
+  return bytes;
+}
+
+text::Prefetcher TrainingData::batches(text::DataPosition start) const {
+  return text::Prefetcher(data_, rules_, start, bounds_);
+}
+
+std::unique_ptr<text::ValidationBatches> TrainingData::validation() const {
+  if (!evaluation_ && !options_.eval_share) return nullptr;
+  const text::DataSet& from = evaluation_ ? *evaluation_ : data_;
+  return std::make_unique<text::ValidationBatches>(
+      from, rules_.shape, choose_packing(from, parse_packing(options_.packing)),
+      options_.eval_share, options_.eval_batches);
+}
+
+}  // namespace ebb::engine

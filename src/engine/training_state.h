@@ -1,0 +1,28 @@
+// What a run is besides its parameters, in its checkpoint's file training.json.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "base/json.h"
+#include "io/file_system.h"
+#include "text/data/position.h"
+
+namespace ebb::engine {
+
+inline constexpr std::string_view kTrainingName = "training.json";
+
+struct TrainingState {
+  std::int64_t step = 0;
+  text::DataPosition data_position;
+  std::uint64_t seed = 0;  // the whole random state: all draws are counters under it
+  Json numerics_key;
+};
+
+Json to_json(const TrainingState& state);
+
+// The state alone, without the parameters. Throws FormatError where it is not one.
+TrainingState read_training_state(io::FileSystem& files, const std::filesystem::path& folder);
+
+}  // namespace ebb::engine

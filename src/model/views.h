@@ -1,0 +1,32 @@
+// Parts of matrices.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "kernels/model_ops.h"
+
+namespace ebb::model {
+
+template <class V>
+V moved(V view, std::int64_t elements) {
+  using Byte = std::conditional_t<std::is_same_v<V, kernels::View>, std::byte, const std::byte>;
+  view.data = static_cast<Byte*>(view.data) + elements * size_of(view.type);
+  return view;
+}
+
+template <class V>
+V columns(V view, std::int64_t first, std::int64_t count) {
+  view = moved(view, first);
+  view.cols = count;
+  return view;
+}
+
+template <class V>
+V rows_of(V view, std::int64_t first, std::int64_t count) {
+  view = moved(view, first * view.stride);
+  view.rows = count;
+  return view;
+}
+
+}  // namespace ebb::model

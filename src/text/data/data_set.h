@@ -1,0 +1,75 @@
+// Files and folders as one list of items, in any of the formats that Ebb reads: plain text, JSONL,
+// files of tokens.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/data/documents.h"
+#include "text/data/item_file.h"
+
+namespace ebb::text {
+
+struct DataOptions {
+  // How much of a text is an item, and how many tokens of a file of tokens.
+  Bytes passage_bytes = 4 * kKiB;
+  std::int64_t window_tokens = 1024;
+  // Told while JSONL files are looked through for their lines, which takes a while for large ones.
+  std::function<void(const std::filesystem::path& file, Bytes done, Bytes total)> progress = {};
+};
+
+// Keeps little of the files in memory, whatever their size. Immutable, so any number of threads may
+// read at once.
+class DataSet {
+ public:
+  // find_documents() says which files and in what order. A file is JSONL by its name, a file of
+  // tokens by its first bytes, and text otherwise. Empty files are skipped; so are files with NUL
+  // bytes in their first 8 KiB, which are neither, unless given by name: that is a FormatError.
+  // Throws ConfigError where nothing is left, and what ItemFile throws.
+  DataSet(const std::vector<std::filesystem::path>& files_or_folders, Encoding encoding,
+          const DataOptions& options);
+
+  std::int64_t items() const { return items_; }
+  Item read(std::int64_t item) const;
+
+  // The same for the same item of the same file wherever the data lies, whatever else is in it.
+  std::uint64_t identity(std::int64_t item) const;
+
+  // Of the tokenizer, and of every file's name, size and first 64 KiB: reading all of a large data
+  // set for it would take minutes. A change further in that keeps the size goes unseen.
+  std::string digest() const { return digest_; }
+
+  const Encoding& encoding() const { return encoding_; }
+  const std::vector<SkippedFile>& skipped() const { return skipped_; }
+  std::int64_t files() const { return static_cast<std::int64_t>(files_.size()); }
+  // The first file of that form; nullptr where there is none.
+  const ItemFile* find(Form form) const;
+
+  std::int64_t most_tokens() const { return most_tokens_; }
+  Bytes largest_item() const;
+  // What is kept to find items.
+  Bytes memory_bytes() const;
+
+ private:
+  struct Member {
+    std::unique_ptr<ItemFile> file;
+    std::int64_t first = 0;  // of its items
+    std::uint64_t key = 0;   // of its name
+  };
+
+  std::unique_ptr<ItemFile> open(SourceFile file, bool given, const DataOptions& options);
+  const Member& member_of(std::int64_t item) const;
+
+  Encoding encoding_;
+  std::vector<Member> files_;
+  std::vector<SkippedFile> skipped_;
+  std::int64_t items_ = 0;
+  std::int64_t most_tokens_ = 0;
+  std::string digest_;
+};
+
+}  // namespace ebb::text

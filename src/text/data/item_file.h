@@ -1,0 +1,51 @@
+// A file of a data set, whatever its format: a list of items that can be read in any order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "ebb/units.h"
+#include "text/data/item.h"
+#include "text/data/source_file.h"
+
+namespace ebb::text {
+
+// Immutable once made, so several threads may read at once. What is wrong with the file is a
+// FormatError that names the file, the place and what to do; a file that cannot be read, or is no
+// longer what it was, an IoError.
+class ItemFile {
+ public:
+  explicit ItemFile(SourceFile file) : file_(std::move(file)) {}
+  virtual ~ItemFile() = default;
+
+  const SourceFile& file() const { return file_; }
+  // Keeps no descriptor: each read opens the file again.
+  void close() { file_.close(); }
+
+  virtual Form form() const = 0;
+  virtual std::int64_t items() const = 0;
+  virtual Item read(std::int64_t item, const Encoding& encoding) const = 0;
+
+  // Bytes of the file that an item takes at most.
+  virtual Bytes largest_item() const = 0;
+  // Of all items together; the count itself is known only after tokenizing.
+  static constexpr std::int64_t kUncountedTokens = std::int64_t{1} << 60;
+  virtual std::int64_t most_tokens() const = 0;
+  // What is kept in memory to find items.
+  virtual Bytes index_bytes() const { return 0; }
+
+ private:
+  SourceFile file_;
+};
+
+// Told how many bytes of the file have been looked at.
+using IndexProgress = std::function<void(Bytes done)>;
+
+std::unique_ptr<ItemFile> open_passages(SourceFile file, Bytes passage_bytes);
+std::unique_ptr<ItemFile> open_jsonl(SourceFile file, const IndexProgress& progress);
+std::unique_ptr<ItemFile> open_token_file(SourceFile file, const Encoding& encoding,
+                                          std::int64_t window_tokens);
+
+}  // namespace ebb::text

@@ -1,0 +1,54 @@
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "text/data/examples.h"
+#include "text/data/item_file.h"
+#include "text/data/line_index.h"
+
+namespace ebb::text {
+namespace {
+
+class JsonlFile final : public ItemFile {
+ public:
+  JsonlFile(SourceFile file, const IndexProgress& progress)
+      : ItemFile(std::move(file)), index_(this->file(), text_begin(this->file()), progress) {
+    // The first line says what all are: a mixture could not be packed one way.
+    if (index_.lines() > 0) form_ = form_of(parse(0), where(0));
+  }
+
+  Form form() const override { return form_; }
+  std::int64_t items() const override { return index_.lines(); }
+  Bytes largest_item() const override { return index_.longest(); }
+  // Quotes and keys are more bytes than what is added to a text; a chat template may add anything.
+  std::int64_t most_tokens() const override {
+    return form_ == Form::conversations ? kUncountedTokens : file().size();
+  }
+  Bytes index_bytes() const override { return index_.memory_bytes(); }
+
+  Item read(std::int64_t line, const Encoding& encoding) const override {
+    return encode_example(parse(line), form_, encoding, where(line));
+  }
+
+ private:
+  std::string where(std::int64_t line) const {
+    return fmt::format("{}, line {}", file().name(), line + 1);
+  }
+
+  Json parse(std::int64_t line) const {
+    const std::string text = index_.read(file(), line);
+    if (text.find_first_not_of(" \t\r") == std::string::npos) throw_blank_line(file(), line + 1);
+    return parse_example(text, where(line));
+  }
+
+  LineIndex index_;
+  Form form_ = Form::texts;
+};
+
+}  // namespace
+
+std::unique_ptr<ItemFile> open_jsonl(SourceFile file, const IndexProgress& progress) {
+  return std::make_unique<JsonlFile>(std::move(file), progress);
+}
+
+}  // namespace ebb::text

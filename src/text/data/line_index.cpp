@@ -1,0 +1,102 @@
+#include "text/data/line_index.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+
+namespace ebb::text {
+namespace {
+
+// Blocks read at once while the index is made.
+constexpr Bytes kBlocksAtOnce = 32;
+
+const char* find_line_feed(const char* begin, const char* end) {
+  return static_cast<const char*>(std::memchr(begin, '\n', static_cast<std::size_t>(end - begin)));
+}
+
+}  // namespace
+
+void throw_blank_line(const SourceFile& file, std::int64_t line) {
+  throw FormatError(fmt::format(
+      "{}, line {}: the line is empty; every line of a JSONL file is a JSON object. Remove it, for "
+      "example with: grep -v '^[[:space:]]*$' FILE > NEW",
+      file.name(), line));
+}
+
+LineIndex::LineIndex(const SourceFile& file, Bytes begin, const IndexProgress& progress)
+    : begin_(begin) {
+  Bytes line_begin = begin;
+  const auto require_short = [&](Bytes end) {
+    if (end - line_begin <= kLongestLine) return;
+    throw FormatError(fmt::format(
+        "{}, line {}: the line is longer than {}, the most that Ebb reads; split it into several",
+        file.name(), lines_ + 1, format_bytes(kLongestLine)));
+  };
+  std::vector<char> buffer(
+      static_cast<std::size_t>(std::min(kBlocksAtOnce * kBlock, file.size() - begin)));
+  for (Bytes at = begin; at < file.size(); at += kBlocksAtOnce * kBlock) {
+    const Bytes bytes = std::min(kBlocksAtOnce * kBlock, file.size() - at);
+    const std::span<char> piece(buffer.data(), static_cast<std::size_t>(bytes));
+    file.read(at, std::as_writable_bytes(piece));
+    for (Bytes block = 0; block < bytes; block += kBlock) {
+      line_feeds_before_.push_back(lines_);
+      const char* from = piece.data() + block;
+      const char* end = piece.data() + std::min(block + kBlock, bytes);
+      while (const char* feed = find_line_feed(from, end)) {
+        const Bytes feed_at = at + (feed - piece.data());
+        if (feed_at == line_begin) throw_blank_line(file, lines_ + 1);
+        require_short(feed_at);
+        longest_ = std::max(longest_, feed_at - line_begin);
+        line_begin = feed_at + 1;
+        ++lines_;
+        from = feed + 1;
+      }
+    }
+    require_short(at + bytes);
+    if (progress) progress(at + bytes - begin);
+  }
+  if (line_begin < file.size()) {
+    longest_ = std::max(longest_, file.size() - line_begin);
+    ++lines_;
+  }
+  line_feeds_before_.shrink_to_fit();
+}
+
+std::string LineIndex::read(const SourceFile& file, std::int64_t line) const {
+  // The line feed that ends the line before is in the last block with fewer of them before it.
+  std::int64_t block = 0;
+  std::int64_t to_skip = 0;
+  if (line > 0) {
+    const auto after = std::ranges::lower_bound(line_feeds_before_, line);
+    block = after - line_feeds_before_.begin() - 1;
+    to_skip = line - line_feeds_before_[static_cast<std::size_t>(block)];
+  }
+  std::string out;
+  std::vector<char> buffer(static_cast<std::size_t>(std::min(kBlock, file.size() - begin_)));
+  for (Bytes at = begin_ + block * kBlock; at < file.size(); at += kBlock) {
+    const Bytes bytes = std::min(kBlock, file.size() - at);
+    const std::span<char> piece(buffer.data(), static_cast<std::size_t>(bytes));
+    file.read(at, std::as_writable_bytes(piece));
+    const char* from = piece.data();
+    const char* end = from + bytes;
+    for (; to_skip > 0; --to_skip) {
+      const char* feed = find_line_feed(from, end);
+      if (feed == nullptr) {
+        throw IoError(fmt::format(
+            "{} has other lines than when the data was opened; leave the data as it is during a "
+            "run, restore the file and resume",
+            file.name()));
+      }
+      from = feed + 1;
+    }
+    const char* feed = find_line_feed(from, end);
+    out.append(from, feed == nullptr ? end : feed);
+    if (feed != nullptr) break;
+  }
+  return out;
+}
+
+}  // namespace ebb::text

@@ -1,0 +1,35 @@
+#include "text/data/prefetch.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+
+namespace ebb::text {
+
+void check_length(const DataSet& data, BatchShape shape, Packing packing) {
+  const std::int64_t tokens = data.most_tokens();
+  if (packing != Packing::stream || tokens > shape.sequence) return;
+  // Said without adding one to the sequence, which may be as large as an integer can be.
+  throw ConfigError(fmt::format(
+      "the data has at most {} tokens, too few for a sequence of {} tokens and the token after it; "
+      "{}",
+      tokens, shape.sequence,
+      tokens < 2 ? std::string("give more data")
+                 : fmt::format("give more data or a sequence of at most {}", tokens - 1)));
+}
+
+AheadBounds bounds_for(BatchShape shape, std::int64_t batches_ahead, int workers) {
+  return {.items = std::max<std::int64_t>(256, batches_ahead * shape.rows),
+          .tokens = batches_ahead * shape.tokens(),
+          .workers = workers};
+}
+
+Prefetcher::Prefetcher(const DataSet& data, const BatchRules& rules, DataPosition start,
+                       AheadBounds bounds)
+    : ahead_(data, shuffled_order(data, rules.seed, rules.held_out_share, start), bounds),
+      maker_(rules.shape, rules.packing, data.encoding().tokenizer->end_of_text(), start,
+             [this] { return ahead_.next(); }) {}
+
+}  // namespace ebb::text

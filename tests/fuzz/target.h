@@ -1,0 +1,35 @@
+// What the fuzz targets share. A target is one file here that defines LLVMFuzzerTestOneInput over a
+// real entry point and states what must hold for input that was accepted. libFuzzer drives it
+// (make fuzz); in `make test` seeds.cpp feeds it the files of corpus/TARGET.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/function_ref.h"
+#include "ebb/units.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace ebb::fuzz {
+
+// Stops the process, as a finding, where a promise does not hold.
+void require(bool good, std::string_view promise);
+
+// Runs `body` on one input and holds it to what is promised for any input:
+// - it ends, or throws an ebb::Error; anything else that escapes ends the process;
+// - the error's text can be printed: bounded, and without control characters;
+// - the memory it held at its peak is at most `bytes_per_byte` for each byte of input, and 64 KiB.
+int run(const std::uint8_t* data, std::size_t size, Bytes bytes_per_byte,
+        FunctionRef<void(std::string_view)> body);
+
+// The same where more is allowed for any input, as for tables whose size is fixed.
+struct Allowance {
+  Bytes bytes_per_byte = 0;
+  Bytes free_bytes = 0;
+};
+int run(const std::uint8_t* data, std::size_t size, Allowance allowance,
+        FunctionRef<void(std::string_view)> body);
+
+}  // namespace ebb::fuzz

@@ -1,0 +1,183 @@
+// The parts of a tokenizer that have a rule of their own: patterns, Unicode forms, merging.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <utf8proc.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "ebb/error.h"
+#include "temporary_folder.h"
+#include "text/bpe/byte_alphabet.h"
+#include "text/bpe/merging.h"
+#include "text/bpe/pattern.h"
+#include "text/bpe/pattern_dialect.h"
+#include "text/bpe/unicode_form.h"
+#include "text/bpe/utf8.h"
+#include "text/utf8_stream.h"
+
+namespace ebb::text::bpe {
+namespace {
+
+TEST(PatternDialect, KeepsWhatIsReadTheSame) {
+  for (const char* pattern :
+       {R"('s| ?\p{L}+|\P{N}{1,3}?|[^\r\n\p{Lu}\p{M}]?+a*+(?!b)(?<=c)(?>d)(e)(?i:f)\.\-\[)",
+        R"([!-\/:-~]+$|^x{2,}y{3})", "一-龥"}) {
+    EXPECT_EQ(to_pcre2(pattern, "x"), pattern);
+  }
+}
+
+TEST(PatternDialect, RewritesWhatIsReadDifferently) {
+  EXPECT_EQ(to_pcre2(R"(\d\D\v\u00e9\x41\p{^L}\p{Han})", "x"),
+            R"(\p{Nd}\P{Nd}\x0b\x{00e9}\x{41}\P{L}\p{sc:Han})");
+  EXPECT_EQ(to_pcre2(R"([\S\d])", "x"), R"([\P{White_Space}\p{Nd}])");
+}
+
+TEST(PatternDialect, RefusesTheRestByName) {
+  const std::map<std::string, std::string> refused = {
+      {R"(\bx)", "'\\b'"},
+      {R"(\h)", "'\\h'"},
+      {R"((a)\1)", "'\\1'"},
+      {R"([a[bc]])", "inside"},
+      {R"([a&&b])", "intersection"},
+      {R"([\W])", "'\\W'"},
+      {R"([])", "begins"},
+      {R"([a)", "without its end"},
+      {R"((?m:a))", "'(?m'"},
+      {R"((?i)a)", "'(?i'"},
+      {R"(a{1,2}+)", "'+'"},
+      {R"(a{,2})", "no count"},
+      {R"(a))", "')'"},
+      {R"(\p{Foo9})", "'Foo9'"},
+      {R"(\pL)", "braces"},
+      {R"((?i:\p{Lu}))", "'Lu'"},
+      {"a\\", "lone"},
+      {R"(\x{110000000})", "incomplete"},
+      {R"((*UTF)a)", "'(*U'"},
+      {R"(\u12)", "incomplete"},
+  };
+  for (const auto& [pattern, says] : refused) {
+    const std::string message = error_of<FormatError>([&] { to_pcre2(pattern, "'file'"); });
+    expect_says(message, "'file'");
+    expect_says(message, pattern);
+    expect_says(message, says);
+  }
+}
+
+TEST(Pattern, SpacesAreUnicodesWhiteSpace) {
+  const Pattern space(R"(\s)", "x");
+  const Pattern other(R"(\S)", "x");
+  MatchScratch scratch;
+  Span match;
+  for (char32_t c = 0; c < 0x11000; ++c) {
+    if (c >= 0xd800 && c < 0xe000) continue;
+    std::string text;
+    append_character(c, text);
+    ASSERT_EQ(space.next(text, 0, scratch, match), is_space(c)) << fmt::format("U+{:04X}", int(c));
+    ASSERT_EQ(other.next(text, 0, scratch, match), !is_space(c)) << fmt::format("U+{:04X}", int(c));
+  }
+}
+
+TEST(Utf8, RepairsAsUtf8StreamDoes) {
+  std::mt19937 random(1);
+  const std::string bytes = "a\xc3\xa9\xe2\x96\x81\xf0\x9f\x98\x80\xed\xa0\x80\xff\xc0\xf4\x90";
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text;
+    while (random() % 9 != 0) text += bytes[random() % bytes.size()];
+    Utf8Stream stream;
+    std::string expected = stream.feed(text);
+    expected += stream.finish();
+    std::string storage;
+    ASSERT_EQ(as_utf8(text, storage), expected);
+    ASSERT_EQ(valid_bytes(text) == text.size(), text == expected);
+  }
+}
+
+TEST(ByteAlphabet, IsReversible) {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all.push_back(static_cast<char>(byte));
+  EXPECT_EQ(read_bytes(spell_bytes(all)), all);
+  EXPECT_EQ(spell_bytes(" a\n"), "Ġa\u010a");
+  EXPECT_EQ(read_bytes("a b"), std::nullopt);
+  EXPECT_EQ(read_bytes("\u4e00"), std::nullopt);
+}
+
+constexpr UnicodeForm kForms[] = {UnicodeForm::nfc, UnicodeForm::nfd, UnicodeForm::nfkc,
+                                  UnicodeForm::nfkd};
+
+std::string reference(std::string_view text, UnicodeForm form) {
+  const bool compatible = form == UnicodeForm::nfkc || form == UnicodeForm::nfkd;
+  const bool composed = form == UnicodeForm::nfc || form == UnicodeForm::nfkc;
+  utf8proc_uint8_t* out = nullptr;
+  const auto size = utf8proc_map(
+      reinterpret_cast<const utf8proc_uint8_t*>(text.data()), utf8proc_ssize_t(text.size()), &out,
+      utf8proc_option_t(UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+                        (compatible ? UTF8PROC_COMPAT : 0)));
+  std::string result(reinterpret_cast<char*>(out), std::size_t(size));
+  free(out);
+  return result;
+}
+
+TEST(UnicodeForm, InertCharactersAre) {
+  // What stands second in a composition may join the character before it.
+  std::set<char32_t> seconds;
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (c >= 0xd800 && c < 0xe000) continue;
+    std::string text;
+    append_character(c, text);
+    const std::string apart = reference(text, UnicodeForm::nfd);
+    for (std::size_t at = character_bytes(apart[0]); at < apart.size();) {
+      seconds.insert(next_character(apart, at));
+    }
+  }
+  for (const UnicodeForm form : kForms) {
+    for (char32_t c = 0; c < 0x110000; ++c) {
+      if ((c >= 0xd800 && c < 0xe000) || !is_inert(c, form)) continue;
+      std::string text;
+      append_character(c, text);
+      ASSERT_EQ(reference(text, form), text) << fmt::format("U+{:04X}", int(c));
+      ASSERT_EQ(utf8proc_get_property(utf8proc_int32_t(c))->combining_class, 0);
+      ASSERT_FALSE(seconds.contains(c)) << fmt::format("U+{:04X}", int(c));
+    }
+  }
+}
+
+TEST(UnicodeForm, AgreesWithTheLibraryThatKnowsTheTables) {
+  std::mt19937 random(2);
+  const std::u32string drawn =
+      U"aeé\u0301\u0323\u0302\u1100\u1161\u11a8\uac00\u4e00か\u3099ﬁ\u00bd\u1ea5Ω\u0344";
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text;
+    while (random() % 12 != 0) append_character(drawn[random() % drawn.size()], text);
+    for (const UnicodeForm form : kForms) {
+      std::string storage;
+      ASSERT_EQ(normalize(text, form, storage), reference(text, form)) << text;
+    }
+  }
+}
+
+TEST(Merging, BothWaysGiveTheSame) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    // Four letters, and merges of whatever there is so far.
+    MergeTable table(40);
+    std::int32_t next = 4;
+    for (std::uint32_t rank = 0; rank < 40; ++rank) {
+      const auto left = static_cast<std::int32_t>(random() % static_cast<unsigned>(next));
+      const auto right = static_cast<std::int32_t>(random() % static_cast<unsigned>(next));
+      if (table.find(left, right).rank == Merge::kNone) table.insert(left, right, {rank, next++});
+    }
+    std::vector<std::int32_t> word(1 + random() % kFewTokens);
+    for (std::int32_t& id : word) id = static_cast<std::int32_t>(random() % 4);
+    std::vector<std::int32_t> few, many, copy = word;
+    MergingScratch scratch;
+    merge_few(table, copy, few);
+    copy = word;
+    merge_many(table, copy, scratch, many);
+    ASSERT_EQ(few, many) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace ebb::text::bpe
