@@ -57,8 +57,8 @@ std::byte* ParameterStore::address(Plane plane, int c, std::int64_t in_chunk) {
            (chunk.first + in_chunk) * size_of(dtype_);
   }
   std::byte* base = executor_.address(program_.homes.states[at(c)],
-                                      optim::state_bytes(format_, dtype_, chunk.count));
-  const optim::PlaneOffsets planes = optim::plane_offsets(format_, dtype_, chunk.count);
+                                      optim::state_bytes({format_, dtype_}, chunk.count));
+  const optim::PlaneOffsets planes = optim::plane_offsets({format_, dtype_}, chunk.count);
   const Bytes start = plane == Plane::low     ? planes.low
                       : plane == Plane::first ? planes.first
                                               : planes.second;

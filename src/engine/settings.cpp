@@ -129,6 +129,7 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   s.adamw = {
       .beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay};
   optim::validate(s.adamw);
+  s.seed = o.seed;
   s.schedule.shape = optim::parse_schedule(o.schedule);
   s.schedule.peak = o.learning_rate;
   s.schedule.warmup = o.warmup;

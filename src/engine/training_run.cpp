@@ -114,10 +114,13 @@ StepResult TrainingRun::step(std::span<const text::Batch> batches) {
         step, plan_.workload.tokens * plan_.workload.micro_batches, settings_.shape.sequence));
   }
   const double rate = learning_rate(step);
+  const auto numbers = [&](bool decays) {
+    return optim::step_numbers(settings_.adamw, rate, step, decays, settings_.seed);
+  };
   tasks_.set_numbers(index, {.step = step,
                              .counted = counted,
-                             .decaying = optim::adamw_step(settings_.adamw, rate, step, true),
-                             .resting = optim::adamw_step(settings_.adamw, rate, step, false)});
+                             .decaying = numbers(true),
+                             .resting = numbers(false)});
   executor_.issue();
   executor_.wait(norm_task_);
   steps_done_ = step;

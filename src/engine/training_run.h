@@ -13,7 +13,7 @@
 #include "engine/training_tasks.h"
 #include "memory/ledger.h"
 #include "model/decoder.h"
-#include "optim/adamw.h"
+#include "optim/rules.h"
 #include "optim/schedule.h"
 #include "plan/planner.h"
 #include "text/data/batch.h"
@@ -28,6 +28,7 @@ struct TrainingSettings {
   DType gradient_type = DType::bf16;
   optim::StateFormat format = optim::StateFormat::exact;
   optim::AdamW adamw;
+  std::uint64_t seed = 0;  // compact formats round with it
   optim::Schedule schedule;
   double clip = 1.0;
   plan::Limits limits;

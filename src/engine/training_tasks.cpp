@@ -299,23 +299,21 @@ void TrainingTasks::update(TaskRun& run, bool on_host) {
   const std::byte* gradient =
       on_host ? run.read(Role::host_gradient, gradient_size)
               : run.read(Role::gradient, gradient_bytes(run)) + cell.first * work().gradient_bytes;
+  const optim::StateKind kind{settings_.format, settings_.dtype};
   const optim::StatePlanes planes =
-      optim::planes(run.at(on_host ? Role::host_state : Role::state, state_size), settings_.format,
-                    settings_.dtype, cell.count);
+      optim::planes(run.at(on_host ? Role::host_state : Role::state, state_size), kind, cell.count);
   const auto* scale = reinterpret_cast<const StepScale*>(
       run.read(on_host ? Role::host_scale : Role::scale, sizeof(StepScale)));
   kernels::OptimizerOps& ops = on_host ? runtime_.host_optimizer() : runtime_.device_optimizer();
   const StepNumbers& numbers = numbers_[slot(run.step)];
   for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
-    ops.adamw({.weight = weight + part.in_chunk * work().weight_bytes,
-               .weight_type = settings_.dtype,
-               .low = planes.low == nullptr ? nullptr : planes.low + part.in_chunk,
-               .first = planes.first + part.in_chunk,
-               .second = planes.second + part.in_chunk,
-               .gradient = gradient + part.in_chunk * work().gradient_bytes,
-               .gradient_type = settings_.gradient_type,
-               .count = part.count},
-              part.decays ? numbers.decaying : numbers.resting, scale);
+    kernels::StateSpan span = optim::state_span(planes, kind, part.in_chunk, part.count);
+    span.weight = weight + part.in_chunk * work().weight_bytes;
+    span.gradient = gradient + part.in_chunk * work().gradient_bytes;
+    span.gradient_type = settings_.gradient_type;
+    span.tensor_key = static_cast<std::uint64_t>(part.parameter);
+    span.first_element = part.in_parameter;
+    ops.update(span, part.decays ? numbers.decaying : numbers.resting, scale);
   }
 }
 

@@ -21,8 +21,8 @@ namespace ebb::engine {
 struct StepNumbers {
   std::int64_t step = 0;     // from 1
   std::int64_t counted = 0;  // targets that the loss is the mean of, over all micro-batches
-  kernels::AdamWStep decaying;
-  kernels::AdamWStep resting;
+  kernels::Step decaying;
+  kernels::Step resting;
 };
 
 struct StepResult {

@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "device/device.h"
+#include "kernels/update.h"
 
 namespace ebb::kernels {
 
@@ -25,42 +26,13 @@ struct StepScale {
   std::int32_t apply = 1;       // 0: the norm was not finite; updates leave everything untouched
 };
 
-// The numbers of one AdamW step, made in double and rounded once (optim::adamw_step).
-struct AdamWStep {
-  float beta1 = 0.9f;
-  float one_minus_beta1 = 0.1f;
-  float beta2 = 0.999f;
-  float one_minus_beta2 = 0.001f;
-  float inverse_root_correction2 = 1.0f;  // 1 / sqrt(1 - beta2^t)
-  float epsilon = 1e-8f;
-  float step_size = 1e-3f;    // learning rate / (1 - beta1^t)
-  float decay_factor = 1.0f;  // 1 - learning rate * weight decay; 1 where nothing decays
-};
-
-// `count` parameters in a row with all their planes. With bf16 weights the master is split: weight
-// is the high half (rounded half up), low the signed 16-bit rest. With f32 weights, low is null.
-struct StateSpan {
-  void* weight = nullptr;
-  DType weight_type = DType::bf16;
-  std::int16_t* low = nullptr;
-  float* first = nullptr;
-  float* second = nullptr;
-  const void* gradient = nullptr;
-  DType gradient_type = DType::bf16;
-  std::int64_t count = 0;
-};
-
 class OptimizerOps {
  public:
   virtual ~OptimizerOps() = default;
 
-  // Master p from its halves; g = gradient * gradient_scale;
-  //   m = fma(beta1, m, one_minus_beta1 * g)
-  //   v = fma(beta2, v, one_minus_beta2 * (g * g))
-  //   d = fma(sqrt(v), inverse_root_correction2, epsilon)
-  //   p = fma(-step_size, m / d, p * decay_factor)
-  // and p is split again. Nothing is touched when scale->apply is 0.
-  virtual void adamw(const StateSpan& span, const AdamWStep& step, const StepScale* scale) = 0;
+  // The rule's step on every parameter of the span (update.h): master and moments are read, updated
+  // and stored again. Nothing is touched when scale->apply is 0.
+  virtual void update(const StateSpan& span, const Step& step, const StepScale* scale) = 0;
 
   // sum += gradient. Types: sum f32 with gradient f32 or bf16.
   virtual void add_gradient(float* sum, const void* gradient, DType gradient_type,

@@ -8,60 +8,99 @@
 
 #include "base/dtype.h"
 #include "ebb/units.h"
+#include "kernels/update.h"
 
 namespace ebb::optim {
 
-// exact: fp32 master, fp32 moments.
-enum class StateFormat : std::uint8_t { exact };
+using kernels::StateFormat;
 
-// The planes' own bytes, without what aligning them adds.
-constexpr Bytes state_bytes_per_parameter(StateFormat, DType weight_type) {
-  return (weight_type == DType::bf16 ? 2 : 0) + 4 + 4;
-}
+// What the layout of a state depends on. Memory filled with zeros is the state of a start, in every
+// format.
+struct StateKind {
+  StateFormat format = StateFormat::exact;
+  DType weight_type = DType::bf16;
+  int moments = 2;  // 1 for rules that keep the first alone
+};
 
 // Every plane starts at a multiple of this from the piece's start: a cache line, a full vector.
 inline constexpr Bytes kPlaneAlignment = 64;
 
 // Where the planes of `count` parameters start in their piece, in bytes, and where they all end.
+// Planes that the kind does not have are empty.
 struct PlaneOffsets {
-  Bytes low = 0;  // no bytes with f32 weights
+  Bytes low = 0;
   Bytes first = 0;
   Bytes second = 0;
+  Bytes scales = 0;
   Bytes end = 0;
 };
 
-constexpr PlaneOffsets plane_offsets(StateFormat, DType weight_type, std::int64_t count) {
-  const auto aligned = [](Bytes bytes) {
-    return (bytes + kPlaneAlignment - 1) / kPlaneAlignment * kPlaneAlignment;
-  };
+// int8: parameters of different tensors share no block, so tensors must start at multiples of
+// kernels::kStateBlock from the chunk's start, where the scale of parameter i has index
+// i / kStateBlock.
+constexpr PlaneOffsets plane_offsets(const StateKind& kind, std::int64_t count) {
   PlaneOffsets at;
-  at.first = weight_type == DType::bf16 ? aligned(2 * count) : 0;
-  at.second = at.first + aligned(4 * count);
-  at.end = at.second + 4 * count;
+  const auto next = [&](Bytes bytes) {
+    if (bytes == 0) return at.end;
+    const Bytes start = (at.end + kPlaneAlignment - 1) / kPlaneAlignment * kPlaneAlignment;
+    at.end = start + bytes;
+    return start;
+  };
+  const Bytes moment = kernels::moment_plane_bytes(kind.format, count);
+  at.low = next(kind.weight_type == DType::bf16 ? 2 * count : 0);
+  at.first = next(moment);
+  at.second = next(kind.moments == 2 ? moment : 0);
+  at.scales =
+      next(kind.format == StateFormat::int8 ? kind.moments * kernels::state_blocks(count) : 0);
   return at;
 }
 
 // The size of the piece: from its start to the last byte of its last plane.
-constexpr Bytes state_bytes(StateFormat format, DType weight_type, std::int64_t count) {
-  return plane_offsets(format, weight_type, count).end;
+constexpr Bytes state_bytes(const StateKind& kind, std::int64_t count) {
+  return plane_offsets(kind, count).end;
 }
 
-// Borrowed: valid as long as the piece it was made from.
+// The planes' own bytes, without what aligning them adds.
+constexpr double state_bytes_per_parameter(const StateKind& kind) {
+  const double moment = static_cast<double>(kernels::moment_bytes(kind.format)) +
+                        (kind.format == StateFormat::int8 ? 1.0 / kernels::kStateBlock : 0.0);
+  return (kind.weight_type == DType::bf16 ? 2 : 0) + kind.moments * moment;
+}
+
+// Borrowed: valid as long as the piece it was made from. Null: the kind has no such plane.
 struct StatePlanes {
-  std::int16_t* low = nullptr;  // null with f32 weights
-  float* first = nullptr;
-  float* second = nullptr;
+  std::int16_t* low = nullptr;
+  void* first = nullptr;
+  void* second = nullptr;
+  std::uint8_t* scales = nullptr;
 };
 
 // `base` is aligned to kPlaneAlignment and has state_bytes() bytes.
-inline StatePlanes planes(std::byte* base, StateFormat format, DType weight_type,
-                          std::int64_t count) {
-  const PlaneOffsets at = plane_offsets(format, weight_type, count);
+inline StatePlanes planes(std::byte* base, const StateKind& kind, std::int64_t count) {
+  const PlaneOffsets at = plane_offsets(kind, count);
   StatePlanes result;
-  if (weight_type == DType::bf16) result.low = reinterpret_cast<std::int16_t*>(base + at.low);
-  result.first = reinterpret_cast<float*>(base + at.first);
-  result.second = reinterpret_cast<float*>(base + at.second);
+  if (kind.weight_type == DType::bf16) result.low = reinterpret_cast<std::int16_t*>(base + at.low);
+  result.first = base + at.first;
+  if (kind.moments == 2) result.second = base + at.second;
+  if (kind.format == StateFormat::int8) {
+    result.scales = reinterpret_cast<std::uint8_t*>(base + at.scales);
+  }
   return result;
+}
+
+// The span of `count` of a chunk's parameters, from `start` on, with its state's planes set.
+inline kernels::StateSpan state_span(const StatePlanes& planes, const StateKind& kind,
+                                     std::int64_t start, std::int64_t count) {
+  kernels::StateSpan span;
+  span.weight_type = kind.weight_type;
+  span.low = planes.low;
+  span.format = kind.format;
+  span.first = planes.first;
+  span.second = planes.second;
+  span.scales = planes.scales;
+  span = kernels::part_of(span, start, count);
+  span.first_element = 0;
+  return span;
 }
 
 }  // namespace ebb::optim

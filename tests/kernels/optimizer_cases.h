@@ -77,8 +77,7 @@ class Array {
   void fill(std::uint64_t seed, std::uint64_t stream, double size) {
     const CounterRng rng(seed, stream);
     for (std::int64_t i = 0; i < whole(); ++i) {
-      const float value = any_number(rng, static_cast<std::uint64_t>(i), size);
-      type_ == DType::f32 ? base<float>()[i] = value : (base<bf16>()[i] = to_bf16(value), 0.0f);
+      set(i, any_number(rng, static_cast<std::uint64_t>(i), size));
     }
   }
 
@@ -90,6 +89,9 @@ class Array {
   }
   float at(std::int64_t i) const {  // from the very start of the array
     return type_ == DType::f32 ? base<float>()[i] : to_float(base<bf16>()[i]);
+  }
+  void set(std::int64_t i, float value) {  // from the very start too
+    type_ == DType::f32 ? base<float>()[i] = value : (base<bf16>()[i] = to_bf16(value), 0.0f);
   }
   std::int64_t whole() const { return static_cast<std::int64_t>(bytes_.size()) / size_of(type_); }
   const std::vector<std::byte>& bytes() const { return bytes_; }

@@ -8,8 +8,8 @@
 
 namespace ebb::kernels {
 
-void launch_adamw(const StateSpan& span, const AdamWStep& step, const StepScale* scale,
-                  cudaStream_t stream);
+void launch_update(const StateSpan& span, const Step& step, const StepScale* scale,
+                   cudaStream_t stream);
 // target = round(target + addend).
 void launch_add(void* target, DType target_type, const void* addend, DType addend_type,
                 std::int64_t count, cudaStream_t stream);

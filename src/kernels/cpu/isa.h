@@ -1,0 +1,25 @@
+// Which instruction set the CPU kernels run on: the best that they were compiled for and the
+// processor has, or what EBB_ISA names. All of the process's kernels follow it, so it is chosen
+// once, before the first of them runs.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ebb::kernels {
+
+// The levels to choose from on this processor, the best first: "avx3", "avx2", ... "scalar".
+std::vector<std::string> isa_levels();
+
+// The level in use.
+std::string isa_in_use();
+
+// No level better than `name` is used from now on. Throws ConfigError, which lists the levels, for
+// one that the processor does not have.
+void use_isa(std::string_view name);
+
+// As the environment's EBB_ISA says; nothing where it is not set.
+void use_isa_of_environment();
+
+}  // namespace ebb::kernels

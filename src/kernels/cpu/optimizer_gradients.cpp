@@ -1,0 +1,248 @@
+// Compiled once per instruction set (Highway includes this file again and again); the members at
+// the end cut a call into pieces and send them to the best set the processor has.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/optimizer_gradients.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, as Highway asks.
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/simd-inl.h"
+
+#include "kernels/cpu/optimizer_ops.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/pieces.h"
+#include "kernels/optimizer_checks.h"
+#include "kernels/reference/optimizer_ops.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+namespace {
+
+#if HWY_NATIVE_FMA && HWY_HAVE_FLOAT64 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+
+// to = round(a + b); `to` is a or b.
+template <class To, class A, class B>
+void add_arrays(To* to, const A* a, const B* b, std::int64_t count) {
+  const std::int64_t step = lanes();
+  std::int64_t i = 0;
+  for (; i + step <= count; i += step) store(hn::Add(load(a + i), load(b + i)), to + i);
+  if (const std::int64_t rest = count - i; rest > 0) {
+    store(hn::Add(load(a + i, rest), load(b + i, rest)), to + i, rest);
+  }
+}
+
+void add_gradient_piece(float* sum, const void* gradient, DType type, std::int64_t count) {
+  if (type == DType::bf16) {
+    add_arrays(sum, sum, static_cast<const bf16*>(gradient), count);
+  } else {
+    add_arrays(sum, sum, static_cast<const float*>(gradient), count);
+  }
+}
+
+template <class Gradient>
+void finish_gradient_as(Gradient* gradient, const void* sum, DType sum_type, std::int64_t count) {
+  if (sum_type == DType::bf16) {
+    add_arrays(gradient, static_cast<const bf16*>(sum), gradient, count);
+  } else {
+    add_arrays(gradient, static_cast<const float*>(sum), gradient, count);
+  }
+}
+
+void finish_gradient_piece(void* gradient, DType gradient_type, const void* sum, DType sum_type,
+                           std::int64_t count) {
+  if (gradient_type == DType::bf16) {
+    finish_gradient_as(static_cast<bf16*>(gradient), sum, sum_type, count);
+  } else {
+    finish_gradient_as(static_cast<float*>(gradient), sum, sum_type, count);
+  }
+}
+
+// The 16 sums of a block lie in groups of lanes. Which element of 16 a lane of a group takes is the
+// element type's choice: each sum has its own order either way.
+using Doubles = hn::CappedTag<double, 4>;
+using Sums = hn::Vec<Doubles>;
+constexpr int kSums = 16;
+
+HWY_INLINE std::int64_t group_lanes() { return static_cast<std::int64_t>(hn::Lanes(Doubles())); }
+
+HWY_INLINE Sums widened(const float* from, std::int64_t group) {
+  const hn::Rebind<float, Doubles> floats;
+  return hn::PromoteTo(Doubles(), hn::LoadU(floats, from + group * group_lanes()));
+}
+HWY_INLINE std::int64_t element_of(const float*, std::int64_t group, std::int64_t lane) {
+  return group * group_lanes() + lane;
+}
+
+// Two bf16 are a word, whose halves are floats after a shift or a mask: even elements are one
+// group, odd ones the next.
+HWY_INLINE Sums widened(const bf16* from, std::int64_t group) {
+  const hn::Rebind<float, Doubles> floats;
+  const hn::RebindToUnsigned<decltype(floats)> words;
+  const bf16* at = from + group / 2 * 2 * group_lanes();
+  const auto pairs = hn::LoadU(hn::Repartition<std::uint8_t, decltype(words)>(),
+                               reinterpret_cast<const std::uint8_t*>(at));
+  const auto both = hn::BitCast(words, pairs);
+  const auto bits =
+      group % 2 == 0 ? hn::ShiftLeft<16>(both) : hn::And(both, hn::Set(words, 0xffff0000u));
+  return hn::PromoteTo(Doubles(), hn::BitCast(floats, bits));
+}
+HWY_INLINE std::int64_t element_of(const bf16*, std::int64_t group, std::int64_t lane) {
+  return group / 2 * 2 * group_lanes() + 2 * lane + group % 2;
+}
+
+// A square of an fp32 is exact in fp64, so the fused sum rounds as the sum of the square does.
+template <class T>
+HWY_INLINE Sums plus_square(Sums sum, const T* from, std::int64_t group) {
+  const Sums wide = widened(from, group);
+  return hn::MulAdd(wide, wide, sum);
+}
+
+// Adds the squares of two runs of `count` elements, a multiple of 16, to their sums: two, so that
+// additions need not wait for each other (twice as fast in cache). The hardware does not follow the
+// jumps from block to block, so the next two are asked for (from memory 8.7 GB/s without).
+template <class T>
+void add_squares(double* HWY_RESTRICT sums_a, double* HWY_RESTRICT sums_b, const T* a, const T* b,
+                 std::int64_t count) {
+  const Doubles d;
+  const std::int64_t step = group_lanes();
+  for (std::int64_t g = 0; g < kSums / step; g += 4) {
+    Sums a0 = hn::LoadU(d, sums_a + g * step), a1 = hn::LoadU(d, sums_a + (g + 1) * step);
+    Sums a2 = hn::LoadU(d, sums_a + (g + 2) * step), a3 = hn::LoadU(d, sums_a + (g + 3) * step);
+    Sums b0 = hn::LoadU(d, sums_b + g * step), b1 = hn::LoadU(d, sums_b + (g + 1) * step);
+    Sums b2 = hn::LoadU(d, sums_b + (g + 2) * step), b3 = hn::LoadU(d, sums_b + (g + 3) * step);
+    for (std::int64_t j = 0; j < count; j += kSums) {
+      hwy::Prefetch(a + j + 2 * kNormBlock);
+      hwy::Prefetch(b + j + 2 * kNormBlock);
+      a0 = plus_square(a0, a + j, g);
+      a1 = plus_square(a1, a + j, g + 1);
+      a2 = plus_square(a2, a + j, g + 2);
+      a3 = plus_square(a3, a + j, g + 3);
+      b0 = plus_square(b0, b + j, g);
+      b1 = plus_square(b1, b + j, g + 1);
+      b2 = plus_square(b2, b + j, g + 2);
+      b3 = plus_square(b3, b + j, g + 3);
+    }
+    hn::StoreU(a0, d, sums_a + g * step);
+    hn::StoreU(a1, d, sums_a + (g + 1) * step);
+    hn::StoreU(a2, d, sums_a + (g + 2) * step);
+    hn::StoreU(a3, d, sums_a + (g + 3) * step);
+    hn::StoreU(b0, d, sums_b + g * step);
+    hn::StoreU(b1, d, sums_b + (g + 1) * step);
+    hn::StoreU(b2, d, sums_b + (g + 2) * step);
+    hn::StoreU(b3, d, sums_b + (g + 3) * step);
+  }
+}
+
+// The 16 sums, put in the order of their elements, to one.
+template <class T>
+double added(const double* sums, const T* type) {
+  double ordered[kSums];
+  for (std::int64_t i = 0; i < kSums; ++i) {
+    ordered[element_of(type, i / group_lanes(), i % group_lanes())] = sums[i];
+  }
+  for (int width = kSums / 2; width > 0; width /= 2) {
+    for (int l = 0; l < width; ++l) ordered[l] += ordered[l + width];
+  }
+  return ordered[0];
+}
+
+// What is missing to 16 elements is filled with zeros, which change no sum.
+template <class T>
+double last_square_sum(const T* from, std::int64_t count) {
+  double sums[kSums] = {};
+  double none[kSums] = {};
+  const T zeros[kSums] = {};
+  const std::int64_t whole = count / kSums * kSums;
+  for (std::int64_t j = 0; j < whole; j += kSums) add_squares(sums, none, from + j, zeros, kSums);
+  T some[kSums] = {};
+  std::memcpy(some, from + whole, static_cast<std::size_t>(count - whole) * sizeof(T));
+  add_squares(sums, none, some, zeros, kSums);
+  return added(sums, from);
+}
+
+template <class T>
+void square_sums_of(double* partials, const T* from, std::int64_t count) {
+  const std::int64_t pairs = count / (2 * kNormBlock);
+  for (std::int64_t pair = 0; pair < pairs; ++pair, from += 2 * kNormBlock, partials += 2) {
+    double sums[2][kSums] = {};
+    add_squares(sums[0], sums[1], from, from + kNormBlock, kNormBlock);
+    partials[0] = added(sums[0], from);
+    partials[1] = added(sums[1], from);
+  }
+  for (std::int64_t left = count % (2 * kNormBlock); left > 0; left -= kNormBlock) {
+    *partials++ = last_square_sum(from, std::min(left, kNormBlock));
+    from += kNormBlock;
+  }
+}
+
+void square_sums_piece(double* partials, const void* gradient, DType type, std::int64_t count) {
+  if (type == DType::bf16) {
+    square_sums_of(partials, static_cast<const bf16*>(gradient), count);
+  } else {
+    square_sums_of(partials, static_cast<const float*>(gradient), count);
+  }
+}
+
+#else  // The reference itself: what follows needs FMA and fp64.
+
+void add_gradient_piece(float* sum, const void* gradient, DType type, std::int64_t count) {
+  ReferenceOptimizerOps().add_gradient(sum, gradient, type, count);
+}
+
+void finish_gradient_piece(void* gradient, DType gradient_type, const void* sum, DType sum_type,
+                           std::int64_t count) {
+  ReferenceOptimizerOps().finish_gradient(gradient, gradient_type, sum, sum_type, count);
+}
+
+void square_sums_piece(double* partials, const void* gradient, DType type, std::int64_t count) {
+  ReferenceOptimizerOps().square_sums(partials, gradient, type, count);
+}
+
+#endif
+
+}  // namespace
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+namespace {
+HWY_EXPORT(add_gradient_piece);
+HWY_EXPORT(finish_gradient_piece);
+HWY_EXPORT(square_sums_piece);
+}  // namespace
+
+void CpuOptimizerOps::add_gradient(float* sum, const void* gradient, DType gradient_type,
+                                   std::int64_t count) {
+  check_float_type(gradient_type, "the gradient");
+  for_pieces(pool_, count, [&](std::int64_t start, std::int64_t length) {
+    HWY_DYNAMIC_DISPATCH(add_gradient_piece)
+    (sum + start, offset(gradient, gradient_type, start), gradient_type, length);
+  });
+}
+
+void CpuOptimizerOps::finish_gradient(void* gradient, DType gradient_type, const void* sum,
+                                      DType sum_type, std::int64_t count) {
+  check_float_type(gradient_type, "the gradient");
+  check_float_type(sum_type, "the sum");
+  for_pieces(pool_, count, [&](std::int64_t start, std::int64_t length) {
+    HWY_DYNAMIC_DISPATCH(finish_gradient_piece)
+    (offset(gradient, gradient_type, start), gradient_type, offset(sum, sum_type, start), sum_type,
+     length);
+  });
+}
+
+void CpuOptimizerOps::square_sums(double* partials, const void* gradient, DType type,
+                                  std::int64_t count) {
+  check_float_type(type, "the gradient");
+  for_pieces(pool_, count, [&](std::int64_t start, std::int64_t length) {
+    HWY_DYNAMIC_DISPATCH(square_sums_piece)
+    (partials + start / kNormBlock, offset(gradient, type, start), type, length);
+  });
+}
+
+}  // namespace ebb::kernels
+#endif  // HWY_ONCE

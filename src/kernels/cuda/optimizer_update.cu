@@ -1,0 +1,385 @@
+#include <type_traits>
+#include <variant>
+
+#include "kernels/cuda/optimizer_kernels.h"
+#include "kernels/cuda/optimizer_vectors.cuh"
+#include "kernels/moment_codes.h"
+
+namespace ebb::kernels {
+namespace {
+
+using namespace cuda_optimizer;
+
+#define EBB_ARITHMETIC __device__ __forceinline__
+#include "kernels/update_arithmetic-inl.h"
+
+struct Scalar {
+  using Number = float;
+  using Word = unsigned;
+
+  static __device__ float number(float x) { return x; }
+  static __device__ float add(float a, float b) { return __fadd_rn(a, b); }
+  static __device__ float sub(float a, float b) { return __fsub_rn(a, b); }
+  static __device__ float mul(float a, float b) { return __fmul_rn(a, b); }
+  static __device__ float div(float a, float b) { return __fdiv_rn(a, b); }
+  static __device__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+  static __device__ float sqrt(float a) { return __fsqrt_rn(a); }
+  static __device__ float sign(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : a; }
+
+  static __device__ unsigned word(unsigned x) { return x; }
+  static __device__ unsigned bits(float a) { return __float_as_uint(a); }
+  static __device__ float from_bits(unsigned a) { return __uint_as_float(a); }
+  static __device__ unsigned add(unsigned a, unsigned b) { return a + b; }
+  static __device__ unsigned sub(unsigned a, unsigned b) { return a - b; }
+  static __device__ unsigned mul(unsigned a, unsigned b) { return a * b; }
+  static __device__ unsigned max(unsigned a, unsigned b) { return ::max(a, b); }
+  static __device__ unsigned bit_and(unsigned a, unsigned b) { return a & b; }
+  static __device__ unsigned bit_or(unsigned a, unsigned b) { return a | b; }
+  static __device__ unsigned bit_xor(unsigned a, unsigned b) { return a ^ b; }
+  static __device__ unsigned zero_unless_below(unsigned x, unsigned limit, unsigned a) {
+    return x < limit ? a : 0;
+  }
+  static __device__ unsigned select(unsigned mask, unsigned a, unsigned b) {
+    return (a & mask) | (b & ~mask);
+  }
+  static __device__ float with_sign(float magnitude, float a) { return copysignf(magnitude, a); }
+  template <int kBits>
+  static __device__ unsigned shift_left(unsigned a) {
+    return a << kBits;
+  }
+  template <int kBits>
+  static __device__ unsigned shift_right(unsigned a) {
+    return a >> kBits;
+  }
+  template <int kBits>
+  static __device__ unsigned shift_right_signed(unsigned a) {
+    return static_cast<unsigned>(static_cast<int>(a) >> kBits);
+  }
+};
+
+// The master of a weight that is one, or of the two halves.
+__device__ float load_master(float weight, Half) { return weight; }
+__device__ float load_master(Half high, Half low) {
+  const int rest = static_cast<std::int16_t>(low);
+  return __uint_as_float((static_cast<unsigned>(high) << 16) + static_cast<unsigned>(rest));
+}
+
+__device__ void store_master(float master, float& weight, Half&) { weight = master; }
+// The GPU's own NaN is 0x7fffffff, whose high half, rounded up, would be a zero to the model: it is
+// stored as the one whose high half is a NaN.
+__device__ void store_master(float master, Half& high, Half& low) {
+  unsigned bits = __float_as_uint(master);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) bits = 0x7fc00000u;
+  high = static_cast<Half>((bits + 0x8000u) >> 16);
+  low = static_cast<Half>(bits);
+}
+
+// A span with its types; T is what moments are stored as.
+template <class W, class G, class T>
+struct Planes {
+  W* weight;
+  Half* low;  // null where the weight is the master
+  T* first;
+  T* second;  // null where the rule keeps one moment
+  const G* gradient;
+
+  explicit Planes(const StateSpan& span)
+      : weight(static_cast<W*>(span.weight)),
+        low(reinterpret_cast<Half*>(span.low)),
+        first(static_cast<T*>(span.first)),
+        second(static_cast<T*>(span.second)),
+        gradient(static_cast<const G*>(span.gradient)) {}
+
+  // Planes that are not there agree with all others.
+  Split split(std::int64_t count) const {
+    const void* other_low = low != nullptr ? static_cast<const void*>(low) : weight;
+    return split_for(count, {{weight, sizeof(W)},
+                             {other_low, sizeof(W)},
+                             {first, sizeof(T)},
+                             {second != nullptr ? second : first, sizeof(T)},
+                             {gradient, sizeof(G)}});
+  }
+};
+
+// random_bits() of the span's elements.
+struct Dice {
+  unsigned start = 0;
+  unsigned middle = 0;
+
+  template <class S>
+  static Dice of(const StateSpan& span, const S& step) {
+    if constexpr (std::is_same_v<S, AdamWStep>) {
+      const RoundingKey key = rounding_key(step.rounding_key, span.tensor_key);
+      const auto first = static_cast<unsigned>(span.first_element);
+      return {first * kElementFactor + key.start, key.middle};
+    } else {
+      return {};
+    }
+  }
+  // Of the i-th of a span, which starts with a block.
+  __device__ unsigned roll(std::int64_t i) const {
+    return scramble<Scalar>((static_cast<unsigned>(i) & ~64u) * kElementFactor + start, middle);
+  }
+  // What its moments round with.
+  __device__ static unsigned for_first(unsigned random, bool second_of_two, int bits) {
+    return second_of_two ? lowest_bits(random, bits) : highest_bits(random, bits);
+  }
+  __device__ static unsigned for_second(unsigned random, bool second_of_two, int bits) {
+    return for_first(random, !second_of_two, bits);
+  }
+};
+
+template <class W, class G, class T, class S>
+__device__ void update_element(W& weight, Half& low, T& first, T& second, G gradient, const S& step,
+                               float gradient_scale, const Dice& dice, std::int64_t at) {
+  float p = load_master(weight, low);
+  float m = widen(first);
+  float v = widen(second);
+  apply<Scalar>(step, p, __fmul_rn(widen(gradient), gradient_scale), m, v);
+  store_master(p, weight, low);
+  if constexpr (sizeof(T) == 4) {
+    first = m;
+    second = v;
+  } else {
+    const unsigned random = dice.roll(at);
+    const bool second_of_two = (at & 64) != 0;
+    const unsigned first_random = Dice::for_first(random, second_of_two, 16);
+    const unsigned second_random = Dice::for_second(random, second_of_two, 16);
+    first = static_cast<Half>(rounded_bits<Scalar>(m, first_random) >> 16);
+    second = static_cast<Half>(rounded_bits<Scalar>(v, second_random) >> 16);
+  }
+}
+
+// The exact and bf16 formats: every element for itself.
+template <class W, class G, class T, class S>
+__global__ void __launch_bounds__(kThreads)
+    update_kernel(Planes<W, G, T> planes, Split parts, S step, Dice dice, const StepScale* scale) {
+  constexpr bool kSplit = sizeof(W) == 2;
+  constexpr bool kTwo = kMoments<S> == 2;
+  const StepScale now = *scale;
+  if (now.apply == 0) return;
+  const std::int64_t thread = thread_index();
+  if (thread < parts.vectors) {
+    const std::int64_t at = parts.vector_start(thread);
+    Vector<W> weight = load(planes.weight, at);
+    Vector<Half> low{};
+    if constexpr (kSplit) low = load(planes.low, at);
+    Vector<T> first = load(planes.first, at);
+    Vector<T> second{};
+    if constexpr (kTwo) second = load(planes.second, at);
+    const Vector<G> gradient = load(planes.gradient, at);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      update_element(weight.at[i], low.at[i], first.at[i], second.at[i], gradient.at[i], step,
+                     now.gradient_scale, dice, at + i);
+    }
+    store(planes.weight, at, weight);
+    if constexpr (kSplit) store(planes.low, at, low);
+    store(planes.first, at, first);
+    if constexpr (kTwo) store(planes.second, at, second);
+  } else if (thread < parts.threads()) {
+    const std::int64_t at = parts.single(thread);
+    W weight = planes.weight[at];
+    Half low = 0;
+    if constexpr (kSplit) low = planes.low[at];
+    T first = planes.first[at];
+    T second{};
+    if constexpr (kTwo) second = planes.second[at];
+    update_element(weight, low, first, second, planes.gradient[at], step, now.gradient_scale, dice,
+                   at);
+    planes.weight[at] = weight;
+    if constexpr (kSplit) planes.low[at] = low;
+    planes.first[at] = first;
+    if constexpr (kTwo) planes.second[at] = second;
+  }
+}
+
+constexpr int kWarp = 32;
+
+template <class T>
+struct alignas(2 * sizeof(T)) Two {
+  T at[2];
+};
+
+// The parameters of a warp's thread in a block: those whose codes are in word `lane` (code_index).
+// Two neighbours at a time come as one where the plane is aligned for that; of a block that is not
+// whole, elements that are not there count as zeros.
+struct Four {
+  std::int64_t start;  // of the block
+  std::int64_t count;  // of the span
+  int lane;
+  bool vectors;
+
+  __device__ std::int64_t index(int k) const { return start + k / 2 * 64 + 2 * lane + k % 2; }
+
+  template <class T>
+  __device__ void load(const T* plane, T (&to)[4]) const {
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+      if (vectors) {
+        const Two<T> two = *reinterpret_cast<const Two<T>*>(plane + index(k));
+        to[k] = two.at[0];
+        to[k + 1] = two.at[1];
+      } else {
+        to[k] = index(k) < count ? plane[index(k)] : T{};
+        to[k + 1] = index(k + 1) < count ? plane[index(k + 1)] : T{};
+      }
+    }
+  }
+  template <class T>
+  __device__ void store(T* plane, const T (&from)[4]) const {
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+      if (vectors) {
+        *reinterpret_cast<Two<T>*>(plane + index(k)) = {from[k], from[k + 1]};
+      } else {
+        if (index(k) < count) plane[index(k)] = from[k];
+        if (index(k + 1) < count) plane[index(k + 1)] = from[k + 1];
+      }
+    }
+  }
+  // Their codes, which need not be aligned.
+  __device__ unsigned load_codes(const std::uint8_t* plane) const {
+    const std::uint8_t* at = plane + start + 4 * lane;
+    if (vectors) return *reinterpret_cast<const unsigned*>(at);
+    return at[0] | at[1] << 8 | at[2] << 16 | static_cast<unsigned>(at[3]) << 24;
+  }
+  __device__ void store_codes(std::uint8_t* plane, unsigned word) const {
+    std::uint8_t* at = plane + start + 4 * lane;
+    if (vectors) {
+      *reinterpret_cast<unsigned*>(at) = word;
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (index(k) < count) at[k] = static_cast<std::uint8_t>(word >> 8 * k);
+    }
+  }
+};
+
+// The int8 format: a warp a block, a thread a word of codes.
+template <class W, class G>
+__global__ void __launch_bounds__(kThreads)
+    update_int8_kernel(Planes<W, G, std::uint8_t> planes, std::uint8_t* scales, std::int64_t count,
+                       bool aligned, AdamWStep step, Dice dice, const StepScale* scale) {
+  constexpr bool kSplit = sizeof(W) == 2;
+  const StepScale now = *scale;
+  const std::int64_t block = thread_index() / kWarp;
+  const std::int64_t start = block * kStateBlock;
+  if (now.apply == 0 || start >= count) return;  // a warp as one
+  const Four four{start, count, static_cast<int>(threadIdx.x) % kWarp,
+                  aligned && start + kStateBlock <= count};
+  W weight[4];
+  Half low[4] = {};
+  G gradient[4];
+  four.load(planes.weight, weight);
+  if constexpr (kSplit) four.load(planes.low, low);
+  four.load(planes.gradient, gradient);
+  const unsigned firsts = four.load_codes(planes.first);
+  const unsigned seconds = four.load_codes(planes.second);
+  const unsigned first_floor = static_cast<unsigned>(scales[2 * block]) << 23;
+  const unsigned second_floor = static_cast<unsigned>(scales[2 * block + 1]) << 23;
+  float m[4] = {
+      decoded_first<Scalar, 0>(firsts, first_floor), decoded_first<Scalar, 1>(firsts, first_floor),
+      decoded_first<Scalar, 2>(firsts, first_floor), decoded_first<Scalar, 3>(firsts, first_floor)};
+  float v[4] = {decoded_second<Scalar, 0>(seconds, second_floor),
+                decoded_second<Scalar, 1>(seconds, second_floor),
+                decoded_second<Scalar, 2>(seconds, second_floor),
+                decoded_second<Scalar, 3>(seconds, second_floor)};
+  unsigned most_first = 0;
+  unsigned most_second = 0;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    // Behind the span's end codes may be anything.
+    if (four.index(k) >= count) m[k] = v[k] = 0;
+    float p = load_master(weight[k], low[k]);
+    apply<Scalar>(step, p, __fmul_rn(widen(gradient[k]), now.gradient_scale), m[k], v[k]);
+    store_master(p, weight[k], low[k]);
+    if (four.index(k) >= count) continue;
+    most_first = max(most_first, __float_as_uint(m[k]) & 0x7fffffffu);
+    most_second = max(most_second, __float_as_uint(v[k]));
+  }
+  const std::uint8_t first_scale =
+      block_scale(kFirstCode, __reduce_max_sync(0xffffffffu, most_first));
+  const std::uint8_t second_scale =
+      block_scale(kSecondCode, __reduce_max_sync(0xffffffffu, most_second));
+  const unsigned first_from = static_cast<unsigned>(first_scale) << 23;
+  const unsigned second_from = static_cast<unsigned>(second_scale) << 23;
+  const unsigned even = dice.roll(four.index(0));
+  const unsigned odd = dice.roll(four.index(1));
+  const auto first_random = [&](int k) {
+    return Dice::for_first(k % 2 == 0 ? even : odd, k >= 2, kFirstCode.dropped);
+  };
+  const auto second_random = [&](int k) {
+    return Dice::for_second(k % 2 == 0 ? even : odd, k >= 2, kSecondCode.dropped);
+  };
+  const unsigned first_codes =
+      gathered<Scalar>(encoded_first<Scalar, 0>(m[0], first_from, first_random(0)),
+                       encoded_first<Scalar, 1>(m[1], first_from, first_random(1)),
+                       encoded_first<Scalar, 2>(m[2], first_from, first_random(2)),
+                       encoded_first<Scalar, 3>(m[3], first_from, first_random(3)));
+  const unsigned second_codes =
+      gathered<Scalar>(encoded_second<Scalar, 0>(v[0], second_from, second_random(0)),
+                       encoded_second<Scalar, 1>(v[1], second_from, second_random(1)),
+                       encoded_second<Scalar, 2>(v[2], second_from, second_random(2)),
+                       encoded_second<Scalar, 3>(v[3], second_from, second_random(3)));
+  if (four.lane == 0) {
+    scales[2 * block] = first_scale;
+    scales[2 * block + 1] = second_scale;
+  }
+  four.store_codes(planes.first, first_scale == kNoScale ? 0 : first_codes);
+  four.store_codes(planes.second, second_scale == kNoScale ? 0 : second_codes);
+  four.store(planes.weight, weight);
+  if constexpr (kSplit) four.store(planes.low, low);
+}
+
+struct Launch {
+  const StateSpan& span;
+  const StepScale* scale;
+  cudaStream_t stream;
+
+  template <class W, class G, class T, class S>
+  void run(const S& step) const {
+    const Planes<W, G, T> planes(span);
+    const Split parts = planes.split(span.count);
+    const Dice dice = Dice::of(span, step);
+    if constexpr (sizeof(T) == 1) {
+      const bool aligned = parts.vectors > 0 && parts.head == 0;  // to four elements, codes too
+      const std::int64_t threads = state_blocks(span.count) * kWarp;
+      update_int8_kernel<<<grid_for(threads, kThreads), kThreads, 0, stream>>>(
+          planes, span.scales, span.count, aligned, step, dice, scale);
+    } else {
+      update_kernel<<<grid_for(parts.threads(), kThreads), kThreads, 0, stream>>>(
+          planes, parts, step, dice, scale);
+    }
+    device::check(cudaGetLastError(), "launching the update kernel");
+  }
+
+  template <class T, class S>
+  void types(const S& step) const {
+    const bool wide = span.gradient_type == DType::f32;
+    if (span.weight_type == DType::f32) {
+      wide ? run<float, float, T>(step) : run<float, Half, T>(step);
+    } else {
+      wide ? run<Half, float, T>(step) : run<Half, Half, T>(step);
+    }
+  }
+
+  template <class S>
+  void operator()(const S& step) const {
+    if constexpr (std::is_same_v<S, AdamWStep>) {
+      if (span.format == StateFormat::bf16) return types<Half>(step);
+      if (span.format == StateFormat::int8) return types<std::uint8_t>(step);
+    }
+    types<float>(step);
+  }
+};
+
+}  // namespace
+
+void launch_update(const StateSpan& span, const Step& step, const StepScale* scale,
+                   cudaStream_t stream) {
+  std::visit(Launch{span, scale, stream}, step);
+}
+
+}  // namespace ebb::kernels

@@ -1,0 +1,90 @@
+#include "optim/convert.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "kernels/moment_codes.h"
+
+namespace ebb::optim {
+namespace {
+
+using kernels::StateFormat;
+using kernels::StateSpan;
+
+// In place of random bits: half of what is dropped.
+constexpr std::uint32_t kHalfOfBf16 = 1u << 15;
+constexpr std::uint32_t kHalfOfFirst = 1u << (kernels::kFirstCode.dropped - 1);
+constexpr std::uint32_t kHalfOfSecond = 1u << (kernels::kSecondCode.dropped - 1);
+
+void copy_floats(void* to, const void* from, std::int64_t count) {
+  if (to == nullptr || from == nullptr) return;
+  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+// Where the span's planes have the code of its i-th element.
+std::int64_t code_of(std::int64_t i) {
+  const std::int64_t in_block = i % kernels::kStateBlock;
+  return i - in_block + kernels::code_index(in_block);
+}
+
+std::uint32_t largest(const float* values, std::int64_t count) {
+  std::uint32_t most = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    most = std::max(most, std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffu);
+  }
+  return most;
+}
+
+}  // namespace
+
+void widen_moments(const StateSpan& from, float* first, float* second) {
+  if (from.format == StateFormat::exact) {
+    copy_floats(first, from.first, from.count);
+    copy_floats(second, from.second, from.count);
+    return;
+  }
+  if (from.format == StateFormat::bf16) {
+    for (std::int64_t i = 0; i < from.count; ++i) {
+      first[i] = to_float(static_cast<const bf16*>(from.first)[i]);
+      second[i] = to_float(static_cast<const bf16*>(from.second)[i]);
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < from.count; ++i) {
+    const std::uint8_t* scales = from.scales + i / kernels::kStateBlock * 2;
+    first[i] =
+        kernels::decode_first(static_cast<const std::uint8_t*>(from.first)[code_of(i)], scales[0]);
+    second[i] = kernels::decode_second(static_cast<const std::uint8_t*>(from.second)[code_of(i)],
+                                       scales[1]);
+  }
+}
+
+void narrow_moments(const float* first, const float* second, const StateSpan& to) {
+  if (to.format == StateFormat::exact) {
+    copy_floats(to.first, first, to.count);
+    copy_floats(to.second, second, to.count);
+    return;
+  }
+  if (to.format == StateFormat::bf16) {
+    for (std::int64_t i = 0; i < to.count; ++i) {
+      static_cast<bf16*>(to.first)[i] = kernels::round_at_random(first[i], kHalfOfBf16);
+      static_cast<bf16*>(to.second)[i] = kernels::round_at_random(second[i], kHalfOfBf16);
+    }
+    return;
+  }
+  for (std::int64_t start = 0; start < to.count; start += kernels::kStateBlock) {
+    const std::int64_t length = std::min(kernels::kStateBlock, to.count - start);
+    std::uint8_t* scales = to.scales + start / kernels::kStateBlock * 2;
+    scales[0] = kernels::block_scale(kernels::kFirstCode, largest(first + start, length));
+    scales[1] = kernels::block_scale(kernels::kSecondCode, largest(second + start, length));
+    for (std::int64_t i = start; i < start + length; ++i) {
+      static_cast<std::uint8_t*>(to.first)[code_of(i)] =
+          kernels::encode_first(first[i], scales[0], kHalfOfFirst);
+      static_cast<std::uint8_t*>(to.second)[code_of(i)] =
+          kernels::encode_second(second[i], scales[1], kHalfOfSecond);
+    }
+  }
+}
+
+}  // namespace ebb::optim
