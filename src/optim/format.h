@@ -3,6 +3,7 @@
 // state holds the master's low half, with f32 weights the weight is the master.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -25,6 +26,33 @@ struct StateKind {
 // Every plane starts at a multiple of this from the piece's start: a cache line, a full vector.
 inline constexpr Bytes kPlaneAlignment = 64;
 
+// What a parameter consists of; the planes of the state in the order in which they lie.
+enum class Plane : std::uint8_t { weight, low, first, second, scales };
+inline constexpr std::array kStatePlanes = {Plane::low, Plane::first, Plane::second, Plane::scales};
+
+// A plane has `bytes` for every `per` parameters, and for what is left of them at the end.
+struct Grain {
+  Bytes bytes = 0;  // 0: the kind has no such plane
+  std::int64_t per = 1;
+
+  constexpr Bytes size_of(std::int64_t count) const { return (count + per - 1) / per * bytes; }
+  friend constexpr bool operator==(const Grain&, const Grain&) = default;
+};
+
+constexpr Grain grain_of(Plane plane, const StateKind& kind) {
+  const bool coded = kind.format == StateFormat::int8;
+  const Grain moment = coded ? Grain{kernels::kStateBlock, kernels::kStateBlock}
+                             : Grain{kernels::moment_bytes(kind.format), 1};
+  switch (plane) {
+    case Plane::weight: return {size_of(kind.weight_type), 1};
+    case Plane::low: return {kind.weight_type == DType::bf16 ? 2 : 0, 1};
+    case Plane::first: return moment;
+    case Plane::second: return kind.moments == 2 ? moment : Grain{};
+    case Plane::scales: return coded ? Grain{2, kernels::kStateBlock} : Grain{};
+  }
+  return {};
+}
+
 // Where the planes of `count` parameters start in their piece, in bytes, and where they all end.
 // Planes that the kind does not have are empty.
 struct PlaneOffsets {
@@ -40,18 +68,17 @@ struct PlaneOffsets {
 // i / kStateBlock.
 constexpr PlaneOffsets plane_offsets(const StateKind& kind, std::int64_t count) {
   PlaneOffsets at;
-  const auto next = [&](Bytes bytes) {
+  const auto next = [&](Plane plane) {
+    const Bytes bytes = grain_of(plane, kind).size_of(count);
     if (bytes == 0) return at.end;
     const Bytes start = (at.end + kPlaneAlignment - 1) / kPlaneAlignment * kPlaneAlignment;
     at.end = start + bytes;
     return start;
   };
-  const Bytes moment = kernels::moment_plane_bytes(kind.format, count);
-  at.low = next(kind.weight_type == DType::bf16 ? 2 * count : 0);
-  at.first = next(moment);
-  at.second = next(kind.moments == 2 ? moment : 0);
-  at.scales =
-      next(kind.format == StateFormat::int8 ? kind.moments * kernels::state_blocks(count) : 0);
+  at.low = next(Plane::low);
+  at.first = next(Plane::first);
+  at.second = next(Plane::second);
+  at.scales = next(Plane::scales);
   return at;
 }
 
@@ -62,9 +89,12 @@ constexpr Bytes state_bytes(const StateKind& kind, std::int64_t count) {
 
 // The planes' own bytes, without what aligning them adds.
 constexpr double state_bytes_per_parameter(const StateKind& kind) {
-  const double moment = static_cast<double>(kernels::moment_bytes(kind.format)) +
-                        (kind.format == StateFormat::int8 ? 1.0 / kernels::kStateBlock : 0.0);
-  return (kind.weight_type == DType::bf16 ? 2 : 0) + kind.moments * moment;
+  double bytes = 0;
+  for (const Plane plane : kStatePlanes) {
+    const Grain grain = grain_of(plane, kind);
+    bytes += static_cast<double>(grain.bytes) / static_cast<double>(grain.per);
+  }
+  return bytes;
 }
 
 // Borrowed: valid as long as the piece it was made from. Null: the kind has no such plane.

@@ -334,7 +334,8 @@ struct Int8Moments {
     hn::Store(v1, Floats(), new_second[kByte + 1] + at.word);
     const Word firsts = Lanes::max(Lanes::bits(hn::Abs(m0)), Lanes::bits(hn::Abs(m1)));
     most_first = Lanes::max(most_first, firsts);
-    most_second = Lanes::max(most_second, Lanes::max(Lanes::bits(v0), Lanes::bits(v1)));
+    const Word seconds = Lanes::max(Lanes::bits(hn::Abs(v0)), Lanes::bits(hn::Abs(v1)));
+    most_second = Lanes::max(most_second, seconds);
   }
   HWY_INLINE void close(std::int64_t block, Word most_first, Word most_second) {
     const std::uint8_t first_scale = block_scale(kFirstCode, largest_lane(most_first));

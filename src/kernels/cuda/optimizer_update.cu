@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(kThreads)
     store_master(p, weight[k], low[k]);
     if (four.index(k) >= count) continue;
     most_first = max(most_first, __float_as_uint(m[k]) & 0x7fffffffu);
-    most_second = max(most_second, __float_as_uint(v[k]));
+    most_second = max(most_second, __float_as_uint(v[k]) & 0x7fffffffu);
   }
   const std::uint8_t first_scale =
       block_scale(kFirstCode, __reduce_max_sync(0xffffffffu, most_first));

@@ -128,7 +128,7 @@ void update_int8(const StateSpan& span, const Step& step, float scale, RoundingK
       at.v = decode_second(second[start + code_index(i - start)], scales[1]);
       step_element(span, step, scale, i, at);
       largest_first = std::max(largest_first, std::bit_cast<std::uint32_t>(std::abs(at.m)));
-      largest_second = std::max(largest_second, std::bit_cast<std::uint32_t>(at.v));
+      largest_second = std::max(largest_second, std::bit_cast<std::uint32_t>(std::abs(at.v)));
     }
     scales[0] = block_scale(kFirstCode, largest_first);
     scales[1] = block_scale(kSecondCode, largest_second);
