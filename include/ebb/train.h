@@ -34,14 +34,18 @@ struct TrainOptions {
   std::int64_t micro_batch = 4;
   std::int64_t accumulate = 1;
 
-  // The optimizer: AdamW.
+  // The optimizer. What is not given is the rule's own; what a rule does not have is refused.
+  std::string optimizer = "adamw";  // adam, lion, sgd, adagrad
   double learning_rate = 3e-4;
   double clip = 1.0;  // of the global gradient norm; 0 for none
-  double weight_decay = 0.1;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double epsilon = 1e-8;
-  std::string schedule = "cosine";  // constant, linear, cosine, wsd
+  std::optional<double> weight_decay;
+  std::optional<double> beta1;
+  std::optional<double> beta2;
+  std::optional<double> epsilon;
+  std::optional<double> momentum;
+  bool nesterov = false;
+  std::string state_format = "exact";  // the moments of adamw: exact (fp32), bf16, int8
+  std::string schedule = "cosine";     // constant, linear, cosine, wsd
   std::int64_t warmup = 0;
   std::optional<double> final_share;  // of the learning rate at the end
   double decay_share = 0.2;           // wsd: the share of the steps that decay
@@ -50,7 +54,6 @@ struct TrainOptions {
   std::string states = "auto";  // resident, stream, host
   std::optional<double> offload_fraction;
   std::optional<double> host_fraction;
-  std::string state_format = "exact";
   std::string recompute = "auto";    // none, block, or a number of blocks
   std::string activations = "auto";  // device, host, or a number of blocks
   std::optional<std::int64_t> chunk_parameters;

@@ -73,22 +73,35 @@ void add_limits(CLI::App& verb, TrainOptions& o) {
 }
 
 void add_optimizer(CLI::App& verb, TrainOptions& o) {
+  const char* group = "Optimizer";
   const auto number = [&](const char* flag, auto& value, const char* help) {
-    verb.add_option(flag, value, help)->capture_default_str()->group("Optimizer (AdamW)");
+    verb.add_option(flag, value, help)->capture_default_str()->group(group);
   };
+  const auto optional = [&](const char* flag, std::optional<double>& value, const char* help) {
+    verb.add_option(flag, value, help)->group(group);
+  };
+  number("--optimizer", o.optimizer,
+         "adamw, adam (the decay is part of the gradient), lion, sgd (with momentum) or adagrad");
+  number(
+      "--state-format", o.state_format,
+      "The moments of adamw: exact (fp32, 10 bytes a parameter with the master's low half), bf16 "
+      "(6) or int8 (4), both rounded at random; changes the numbers a little, placement never "
+      "does");
   number("--learning-rate", o.learning_rate, "Peak learning rate");
   number("--schedule", o.schedule, "constant, linear, cosine or wsd (warm up, stay, decay)");
   number("--warmup", o.warmup, "Steps until the peak is reached");
-  verb.add_option("--final-share", o.final_share,
-                  "Learning rate at the end as a share of the peak (cosine 0.1, linear and wsd 0)")
-      ->group("Optimizer (AdamW)");
+  optional("--final-share", o.final_share,
+           "Learning rate at the end as a share of the peak (cosine 0.1, linear and wsd 0)");
   number("--decay-share", o.decay_share, "wsd: the share of the steps that decay");
   number("--clip", o.clip, "Largest norm of the gradient; 0 for no clipping");
-  number("--weight-decay", o.weight_decay,
-         "Of matrices and embeddings; norms and biases do not decay");
-  number("--beta1", o.beta1, "Decay of the first moment");
-  number("--beta2", o.beta2, "Decay of the second moment");
-  number("--epsilon", o.epsilon, "Added to the root of the second moment");
+  optional("--weight-decay", o.weight_decay,
+           "Of matrices and embeddings; norms and biases do not decay (adamw and lion 0.1, others "
+           "0)");
+  optional("--beta1", o.beta1, "Decay of the first moment (0.9)");
+  optional("--beta2", o.beta2, "Decay of the second moment (adamw 0.95, adam 0.999, lion 0.99)");
+  optional("--epsilon", o.epsilon, "Added to the root of the second moment (1e-8, adagrad 1e-10)");
+  optional("--momentum", o.momentum, "sgd: the share of the last move that goes on (0.9)");
+  verb.add_flag("--nesterov", o.nesterov, "sgd: looks one move ahead")->group(group);
 }
 
 void add_placement(CLI::App& verb, TrainOptions& o) {
@@ -109,9 +122,6 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
   verb.add_flag_callback(
           "--use-cpu-offloading", [&o] { o.offload_fraction = 1.0; },
           "No state stays on the device (the same as --offload-fraction 1)")
-      ->group(group);
-  verb.add_option("--state-format", o.state_format, "exact: fp32 masters and moments")
-      ->capture_default_str()
       ->group(group);
   verb.add_option(
           "--recompute", o.recompute,

@@ -10,9 +10,14 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weight_files.h"
 #include "ebb/error.h"
+#include "optim/convert.h"
 
 namespace ebb::engine {
 namespace {
+
+using checkpoint::StoredType;
+using optim::StateFormat;
+using optim::StateKind;
 
 std::string_view suffix_of(Plane plane) {
   switch (plane) {
@@ -20,86 +25,168 @@ std::string_view suffix_of(Plane plane) {
     case Plane::low: return ".low";
     case Plane::first: return ".first";
     case Plane::second: return ".second";
+    case Plane::scales: return ".scales";
   }
   return "";
 }
 
-std::vector<Plane> planes_of(const ParameterStore& store, bool weights) {
-  if (weights) return {Plane::weight};
-  if (store.has(Plane::low)) return {Plane::low, Plane::first, Plane::second};
-  return {Plane::first, Plane::second};
-}
-
-std::vector<std::int64_t> shape_of(const model::Parameter& parameter) {
-  return parameter.matrix ? std::vector{parameter.rows, parameter.cols}
-                          : std::vector{parameter.rows};
-}
-
-// Calls visit(parameter, plane) in the order of the file.
-template <class Visit>
-void for_tensors(const ParameterStore& store, bool weights, Visit visit) {
-  for (int p = 0; p < static_cast<int>(store.parameters().all.size()); ++p) {
-    for (const Plane plane : planes_of(store, weights)) visit(p, plane);
+StoredType type_of(Plane plane, const StateKind& kind) {
+  if (plane == Plane::weight) return checkpoint::stored_type(kind.weight_type);
+  if (plane == Plane::low) return StoredType::i16;
+  if (plane == Plane::scales) return StoredType::u8;
+  switch (kind.format) {
+    case StateFormat::exact: return StoredType::f32;
+    case StateFormat::bf16: return StoredType::bf16;
+    case StateFormat::int8: break;
   }
+  return StoredType::u8;
 }
 
-// Calls visit(first, count, bytes of a staging buffer) for pieces of a tensor.
+// A plane of codes is a row a block.
+checkpoint::TensorSpec spec_of(const model::Parameter& parameter, Plane plane,
+                               const StateKind& kind) {
+  const optim::Grain grain = optim::grain_of(plane, kind);
+  std::vector<std::int64_t> shape = {parameter.rows};
+  if (parameter.matrix) shape.push_back(parameter.cols);
+  if (grain.per > 1) shape = {grain.size_of(parameter.count()) / grain.bytes, grain.bytes};
+  return {parameter.name + std::string(suffix_of(plane)), type_of(plane, kind), std::move(shape)};
+}
+
+using Planes = std::vector<Plane>;
+
+Planes state_planes(const StateKind& kind) {
+  Planes planes;
+  for (const Plane plane : optim::kStatePlanes) {
+    if (optim::grain_of(plane, kind).bytes > 0) planes.push_back(plane);
+  }
+  return planes;
+}
+
+// Calls visit(first, count) for pieces of a tensor.
 template <class Visit>
-void for_pieces(std::int64_t count, Bytes element, Visit visit) {
-  std::vector<std::byte> piece(static_cast<std::size_t>(ParameterStore::kPiece * element));
+void for_pieces(std::int64_t count, Visit visit) {
   for (std::int64_t first = 0; first < count; first += ParameterStore::kPiece) {
-    const std::int64_t n = std::min(ParameterStore::kPiece, count - first);
-    visit(first, n, std::span(piece.data(), static_cast<std::size_t>(n * element)));
+    visit(first, std::min(ParameterStore::kPiece, count - first));
   }
 }
 
 void write_file(io::FileSystem& files, checkpoint::CheckpointWriter& writer, std::string_view name,
-                ParameterStore& store, bool weights) {
+                ParameterStore& store, const Planes& planes) {
   std::vector<checkpoint::TensorSpec> specs;
   const auto& all = store.parameters().all;
-  for_tensors(store, weights, [&](int p, Plane plane) {
-    const model::Parameter& parameter = all[static_cast<std::size_t>(p)];
-    specs.push_back({parameter.name + std::string(suffix_of(plane)),
-                     checkpoint::stored_type(store.type_of(plane)), shape_of(parameter)});
-  });
+  for (const model::Parameter& parameter : all) {
+    for (const Plane plane : planes) specs.push_back(spec_of(parameter, plane, store.kind()));
+  }
   checkpoint::SafetensorsWriter file(files, writer.path(name), std::move(specs),
                                      {{"format", "pt"}});
-  for_tensors(store, weights, [&](int p, Plane plane) {
-    for_pieces(all[static_cast<std::size_t>(p)].count(), size_of(store.type_of(plane)),
-               [&](std::int64_t first, std::int64_t n, std::span<std::byte> bytes) {
-                 store.read(plane, p, first, n, bytes.data());
-                 file.write(bytes);
-               });
-  });
+  std::vector<std::byte> piece;
+  for (int p = 0; p < static_cast<int>(all.size()); ++p) {
+    for (const Plane plane : planes) {
+      const optim::Grain grain = optim::grain_of(plane, store.kind());
+      for_pieces(all[static_cast<std::size_t>(p)].count(), [&](std::int64_t first, std::int64_t n) {
+        piece.resize(static_cast<std::size_t>(grain.size_of(n)));
+        store.read(plane, p, first, n, piece.data());
+        file.write(piece);
+      });
+    }
+  }
   const checkpoint::WrittenFile written = file.finish();
   writer.add_file(name, written.bytes, written.digest);
 }
 
-void read_file(io::FileSystem& files, const std::filesystem::path& path, ParameterStore& store,
-               bool weights) {
-  const checkpoint::SafetensorsReader file(files, path);
-  const auto& all = store.parameters().all;
-  for_tensors(store, weights, [&](int p, Plane plane) {
-    const model::Parameter& parameter = all[static_cast<std::size_t>(p)];
-    const std::string name = parameter.name + std::string(suffix_of(plane));
-    const checkpoint::StoredTensor* tensor = file.find(name);
-    const auto type = checkpoint::stored_type(store.type_of(plane));
-    if (tensor == nullptr || tensor->type != type || tensor->shape != shape_of(parameter)) {
-      throw FormatError(
-          fmt::format("{}: tensor {} should be {} of shape [{}], found {}; the checkpoint is of "
-                      "another model or "
-                      "another --dtype",
-                      path.string(), name, name_of(type), fmt::join(shape_of(parameter), ", "),
-                      tensor == nullptr ? std::string("none")
-                                        : fmt::format("{} of shape [{}]", name_of(tensor->type),
-                                                      fmt::join(tensor->shape, ", "))));
+// A file of planes, which has them as `kind` says.
+class PlaneFile {
+ public:
+  PlaneFile(io::FileSystem& files, const std::filesystem::path& path, const StateKind& kind)
+      : path_(path), file_(files, path), kind_(kind) {}
+
+  const StateKind& kind() const { return kind_; }
+
+  void read(const model::Parameter& parameter, Plane plane, std::int64_t first, std::int64_t count,
+            void* to) const {
+    const optim::Grain grain = optim::grain_of(plane, kind_);
+    file_.read(find(parameter, plane), grain.size_of(first),
+               {static_cast<std::byte*>(to), static_cast<std::size_t>(grain.size_of(count))});
+  }
+
+ private:
+  const checkpoint::StoredTensor& find(const model::Parameter& parameter, Plane plane) const {
+    const checkpoint::TensorSpec wanted = spec_of(parameter, plane, kind_);
+    const checkpoint::StoredTensor* found = file_.find(wanted.name);
+    if (found != nullptr && found->type == wanted.type && found->shape == wanted.shape) {
+      return *found;
     }
-    for_pieces(parameter.count(), size_of(store.type_of(plane)),
-               [&](std::int64_t first, std::int64_t n, std::span<std::byte> bytes) {
-                 file.read(*tensor, first * size_of(type), bytes);
-                 store.write(plane, p, first, n, bytes.data());
-               });
-  });
+    throw FormatError(fmt::format(
+        "{}: tensor {} should be {} of shape [{}], found {}; the checkpoint is of another model or "
+        "another --dtype",
+        path_.string(), wanted.name, name_of(wanted.type), fmt::join(wanted.shape, ", "),
+        found == nullptr ? std::string("none")
+                         : fmt::format("{} of shape [{}]", name_of(found->type),
+                                       fmt::join(found->shape, ", "))));
+  }
+
+  std::filesystem::path path_;
+  checkpoint::SafetensorsReader file_;
+  StateKind kind_;
+};
+
+void load_planes(const PlaneFile& file, ParameterStore& store, const Planes& planes) {
+  const auto& all = store.parameters().all;
+  std::vector<std::byte> piece;
+  for (int p = 0; p < static_cast<int>(all.size()); ++p) {
+    const model::Parameter& parameter = all[static_cast<std::size_t>(p)];
+    for (const Plane plane : planes) {
+      for_pieces(parameter.count(), [&](std::int64_t first, std::int64_t n) {
+        piece.resize(static_cast<std::size_t>(optim::grain_of(plane, file.kind()).size_of(n)));
+        file.read(parameter, plane, first, n, piece.data());
+        store.write(plane, p, first, n, piece.data());
+      });
+    }
+  }
+}
+
+// A run of states in a piece of memory of their own.
+struct Piece {
+  Piece(const StateKind& kind, std::int64_t count)
+      : bytes(static_cast<std::size_t>(optim::state_bytes(kind, count))),
+        planes(optim::planes(bytes.data(), kind, count)),
+        span(optim::state_span(planes, kind, 0, count)) {}
+
+  void* at(Plane plane) const {
+    return plane == Plane::first    ? planes.first
+           : plane == Plane::second ? planes.second
+                                    : static_cast<void*>(planes.scales);
+  }
+
+  std::vector<std::byte> bytes;
+  optim::StatePlanes planes;
+  kernels::StateSpan span;
+};
+
+// Moments of another format, by way of fp32.
+void convert_moments(const PlaneFile& file, ParameterStore& store) {
+  const auto& all = store.parameters().all;
+  const auto moments = [](const StateKind& kind) {
+    Planes planes = state_planes(kind);
+    std::erase(planes, Plane::low);
+    return planes;
+  };
+  for (int p = 0; p < static_cast<int>(all.size()); ++p) {
+    const model::Parameter& parameter = all[static_cast<std::size_t>(p)];
+    for_pieces(parameter.count(), [&](std::int64_t first, std::int64_t n) {
+      const Piece from(file.kind(), n);
+      for (const Plane plane : moments(file.kind())) {
+        file.read(parameter, plane, first, n, from.at(plane));
+      }
+      std::vector<float> wide(static_cast<std::size_t>(2 * n));
+      optim::widen_moments(from.span, wide.data(), wide.data() + n);
+      const Piece to(store.kind(), n);
+      optim::narrow_moments(wide.data(), wide.data() + n, to.span);
+      for (const Plane plane : moments(store.kind())) {
+        store.write(plane, p, first, n, to.at(plane));
+      }
+    });
+  }
 }
 
 }  // namespace
@@ -108,9 +195,9 @@ std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesyst
                                       ParameterStore& store, const Companions& companions,
                                       const TrainingState& state, int keep) {
   checkpoint::CheckpointWriter writer(files, root, state.step);
-  write_file(files, writer, checkpoint::kWeightsName, store, true);
-  write_file(files, writer, kStateName, store, false);
-  writer.write_json("config.json", config_to_save(companions, store.dtype()));
+  write_file(files, writer, checkpoint::kWeightsName, store, {Plane::weight});
+  write_file(files, writer, kStateName, store, state_planes(store.kind()));
+  writer.write_json("config.json", config_to_save(companions, store.kind().weight_type));
   for (const Companions::Copy& copy : companions.copies) writer.copy_file(copy.name, *copy.file);
   writer.write_json(kTrainingName, to_json(state));
   const std::filesystem::path published = writer.publish();
@@ -119,9 +206,14 @@ std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesyst
 }
 
 void load_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,
-                     ParameterStore& store) {
-  read_file(files, folder / checkpoint::kWeightsName, store, true);
-  read_file(files, folder / kStateName, store, false);
+                     optim::StateFormat stored, ParameterStore& store) {
+  StateKind kind = store.kind();
+  kind.format = stored;
+  load_planes(PlaneFile(files, folder / checkpoint::kWeightsName, kind), store, {Plane::weight});
+  const PlaneFile states(files, folder / kStateName, kind);
+  if (stored == store.kind().format) return load_planes(states, store, state_planes(kind));
+  if (kind.weight_type == DType::bf16) load_planes(states, store, {Plane::low});
+  convert_moments(states, store);
 }
 
 }  // namespace ebb::engine

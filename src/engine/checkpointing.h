@@ -22,8 +22,9 @@ std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesyst
                                       ParameterStore& store, const Companions& companions,
                                       const TrainingState& state, int keep);
 
-// Parameters, masters and moments, into whatever placement the store has.
+// Parameters, masters and moments, into whatever placement the store has. Moments that are `stored`
+// in another format than the store's are converted once, to its nearest.
 void load_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,
-                     ParameterStore& store);
+                     optim::StateFormat stored, ParameterStore& store);
 
 }  // namespace ebb::engine

@@ -24,6 +24,21 @@ void compare(const Json& stored, const Json& given, const std::string& path,
                          .machine = field.starts_with("machine.")});
 }
 
+Json rule_key(const optim::Rule& rule) {
+  Json json = {{"rule", optim::name_of(rule)}};
+  std::visit(
+      [&](const auto& r) {
+        if constexpr (requires { r.beta1; }) json["beta1"] = r.beta1;
+        if constexpr (requires { r.beta2; }) json["beta2"] = r.beta2;
+        if constexpr (requires { r.epsilon; }) json["epsilon"] = r.epsilon;
+        if constexpr (requires { r.momentum; }) json["momentum"] = r.momentum;
+        if constexpr (requires { r.nesterov; }) json["nesterov"] = r.nesterov;
+        json["weight_decay"] = r.weight_decay;
+      },
+      rule);
+  return json;
+}
+
 }  // namespace
 
 Json numerics_key(const Runtime& runtime, const TrainingSettings& s, std::uint64_t seed,
@@ -37,21 +52,17 @@ Json numerics_key(const Runtime& runtime, const TrainingSettings& s, std::uint64
     schedule["final_share"] = s.schedule.final_share;
     schedule["decay_share"] = s.schedule.decay_share;
   }
+  Json optimizer = rule_key(s.rule);
+  optimizer["clip"] = s.clip;
+  optimizer["schedule"] = schedule;
   const model::Decoder decoder(s.config, s.dtype, s.gradient_type, s.shape);
   return {{"model", model::to_json(s.config, name_of(s.dtype))},
           {"data", data},
           {"seed", seed},
-          {"optimizer",
-           {{"rule", "adamw"},
-            {"beta1", s.adamw.beta1},
-            {"beta2", s.adamw.beta2},
-            {"epsilon", s.adamw.epsilon},
-            {"weight_decay", s.adamw.weight_decay},
-            {"clip", s.clip},
-            {"schedule", schedule}}},
+          {"optimizer", optimizer},
           {"dtype", name_of(s.dtype)},
           {"gradients", name_of(s.gradient_type)},
-          {"state_format", "exact"},
+          {kStateFormatField, kernels::name_of(s.format)},
           {"sequence", s.shape.sequence},
           {"micro_batch", s.shape.rows},
           {"accumulate", s.accumulate},

@@ -14,6 +14,9 @@ namespace ebb::engine {
 Json numerics_key(const Runtime& runtime, const TrainingSettings& settings, std::uint64_t seed,
                   const Json& data);
 
+// The key's field that a run may change when it goes on: its states are converted.
+inline constexpr const char* kStateFormatField = "state_format";
+
 struct KeyDifference {
   std::string field;  // "optimizer.learning_rate"
   std::string stored;

@@ -5,6 +5,7 @@
 
 #include "base/digest.h"
 #include "kernels/split_master.h"
+#include "optim/convert.h"
 
 namespace ebb::engine {
 namespace {
@@ -15,23 +16,8 @@ std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 ParameterStore::ParameterStore(Executor& executor, const plan::Program& program,
                                const model::Parameters& parameters, const ChunkMap& map,
-                               DType dtype, optim::StateFormat format)
-    : executor_(executor),
-      program_(program),
-      parameters_(parameters),
-      map_(map),
-      dtype_(dtype),
-      format_(format) {}
-
-DType ParameterStore::type_of(Plane plane) const {
-  switch (plane) {
-    case Plane::weight: return dtype_;
-    case Plane::low: return DType::i16;
-    case Plane::first:
-    case Plane::second: break;
-  }
-  return DType::f32;
-}
+                               const optim::StateKind& kind)
+    : executor_(executor), program_(program), parameters_(parameters), map_(map), kind_(kind) {}
 
 // Calls visit(chunk, index within the chunk, index within the request, count) for the parts of a
 // parameter's range.
@@ -51,54 +37,53 @@ void ParameterStore::for_ranges(int parameter, std::int64_t first, std::int64_t 
 
 std::byte* ParameterStore::address(Plane plane, int c, std::int64_t in_chunk) {
   const plan::Chunk& chunk = program_.chunks[at(c)];
+  const optim::Grain grain = this->grain(plane);
   if (plane == Plane::weight) {
-    const Bytes bytes = parameters_.blocks[at(chunk.block)].length * size_of(dtype_);
+    const Bytes bytes = grain.size_of(parameters_.blocks[at(chunk.block)].length);
     return executor_.address(program_.homes.weights[at(chunk.block)], bytes) +
-           (chunk.first + in_chunk) * size_of(dtype_);
+           grain.size_of(chunk.first + in_chunk);
   }
-  std::byte* base = executor_.address(program_.homes.states[at(c)],
-                                      optim::state_bytes({format_, dtype_}, chunk.count));
-  const optim::PlaneOffsets planes = optim::plane_offsets({format_, dtype_}, chunk.count);
-  const Bytes start = plane == Plane::low     ? planes.low
-                      : plane == Plane::first ? planes.first
-                                              : planes.second;
-  return base + start + in_chunk * size_of(type_of(plane));
+  std::byte* base =
+      executor_.address(program_.homes.states[at(c)], optim::state_bytes(kind_, chunk.count));
+  return base + optim::offset_of(plane, kind_, chunk.count) + grain.size_of(in_chunk);
 }
 
 std::byte* ParameterStore::host_weight(int c, std::int64_t in_chunk) {
   const plan::ObjectId object = program_.homes.host_weights[at(c)];
   if (object < 0) return nullptr;
-  return executor_.address(object, program_.chunks[at(c)].count * size_of(dtype_)) +
-         in_chunk * size_of(dtype_);
+  const optim::Grain grain = this->grain(Plane::weight);
+  return executor_.address(object, grain.size_of(program_.chunks[at(c)].count)) +
+         grain.size_of(in_chunk);
 }
 
 void ParameterStore::read(Plane plane, int parameter, std::int64_t first, std::int64_t count,
                           void* to) {
-  const Bytes element = size_of(type_of(plane));
+  const optim::Grain grain = this->grain(plane);
   for_ranges(parameter, first, count,
              [&](int c, std::int64_t in_chunk, std::int64_t out, std::int64_t n) {
-               executor_.copy_now(static_cast<std::byte*>(to) + out * element,
-                                  address(plane, c, in_chunk), n * element);
+               executor_.copy_now(static_cast<std::byte*>(to) + grain.size_of(out),
+                                  address(plane, c, in_chunk), grain.size_of(n));
              });
 }
 
 void ParameterStore::write(Plane plane, int parameter, std::int64_t first, std::int64_t count,
                            const void* from) {
-  const Bytes element = size_of(type_of(plane));
+  const optim::Grain grain = this->grain(plane);
   for_ranges(parameter, first, count,
              [&](int c, std::int64_t in_chunk, std::int64_t in, std::int64_t n) {
-               const std::byte* source = static_cast<const std::byte*>(from) + in * element;
-               executor_.copy_now(address(plane, c, in_chunk), source, n * element);
+               const std::byte* source = static_cast<const std::byte*>(from) + grain.size_of(in);
+               executor_.copy_now(address(plane, c, in_chunk), source, grain.size_of(n));
                if (plane != Plane::weight) return;
                if (std::byte* other = host_weight(c, in_chunk))
-                 executor_.copy_now(other, source, n * element);
+                 executor_.copy_now(other, source, grain.size_of(n));
              });
 }
 
 void ParameterStore::write_master(int parameter, std::int64_t first,
                                   std::span<const float> values) {
   const auto count = static_cast<std::int64_t>(values.size());
-  if (dtype_ == DType::f32) return write(Plane::weight, parameter, first, count, values.data());
+  if (kind_.weight_type == DType::f32)
+    return write(Plane::weight, parameter, first, count, values.data());
   std::vector<bf16> high(values.size());
   std::vector<std::int16_t> low(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -112,7 +97,8 @@ void ParameterStore::write_master(int parameter, std::int64_t first,
 
 void ParameterStore::read_master(int parameter, std::int64_t first, std::span<float> values) {
   const auto count = static_cast<std::int64_t>(values.size());
-  if (dtype_ == DType::f32) return read(Plane::weight, parameter, first, count, values.data());
+  if (kind_.weight_type == DType::f32)
+    return read(Plane::weight, parameter, first, count, values.data());
   std::vector<bf16> high(values.size());
   std::vector<std::int16_t> low(values.size());
   read(Plane::weight, parameter, first, count, high.data());
@@ -120,14 +106,32 @@ void ParameterStore::read_master(int parameter, std::int64_t first, std::span<fl
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = kernels::join_master(high[i], low[i]);
 }
 
+void ParameterStore::read_moment(Plane plane, int parameter, std::int64_t first,
+                                 std::span<float> values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  if (kind_.format == optim::StateFormat::exact) {
+    return read(plane, parameter, first, count, values.data());
+  }
+  std::vector<std::byte> moment(at(grain(plane).size_of(count)));
+  std::vector<std::byte> scales(at(grain(Plane::scales).size_of(count)));
+  read(plane, parameter, first, count, moment.data());
+  if (!scales.empty()) read(Plane::scales, parameter, first, count, scales.data());
+  kernels::StateSpan span{.format = kind_.format, .count = count};
+  (plane == Plane::first ? span.first : span.second) = moment.data();
+  span.scales = reinterpret_cast<std::uint8_t*>(scales.data());
+  plane == Plane::first ? optim::widen_moments(span, values.data(), nullptr)
+                        : optim::widen_moments(span, nullptr, values.data());
+}
+
 void ParameterStore::clear_moments() {
-  const std::vector<float> zeros(at(kPiece), 0.0f);
+  const std::vector<std::byte> zeros(at(kPiece * 4));
   for (int p = 0; p < static_cast<int>(parameters_.all.size()); ++p) {
     const std::int64_t count = parameters_.all[at(p)].count();
-    for (std::int64_t first = 0; first < count; first += kPiece) {
-      const std::int64_t n = std::min(kPiece, count - first);
-      write(Plane::first, p, first, n, zeros.data());
-      write(Plane::second, p, first, n, zeros.data());
+    for (const Plane plane : {Plane::first, Plane::second, Plane::scales}) {
+      if (grain(plane).bytes == 0) continue;
+      for (std::int64_t first = 0; first < count; first += kPiece) {
+        write(plane, p, first, std::min(kPiece, count - first), zeros.data());
+      }
     }
   }
 }
@@ -152,10 +156,11 @@ std::string ParameterStore::moments_digest() {
   for (int p = 0; p < static_cast<int>(parameters_.all.size()); ++p) {
     const std::int64_t count = parameters_.all[at(p)].count();
     for (const Plane plane : {Plane::first, Plane::second}) {
+      if (grain(plane).bytes == 0) continue;
       for (std::int64_t first = 0; first < count; first += kPiece) {
-        const std::int64_t n = std::min(kPiece, count - first);
-        read(plane, p, first, n, piece.data());
-        digest.add(std::as_bytes(std::span(piece.data(), at(n))));
+        const std::span<float> values(piece.data(), at(std::min(kPiece, count - first)));
+        read_moment(plane, p, first, values);
+        digest.add(std::as_bytes(values));
       }
     }
   }

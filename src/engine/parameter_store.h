@@ -15,22 +15,21 @@
 
 namespace ebb::engine {
 
-enum class Plane : std::uint8_t { weight, low, first, second };
+using optim::Plane;
 
 class ParameterStore {
  public:
   // Keeps references to all of it.
   ParameterStore(Executor& executor, const plan::Program& program,
-                 const model::Parameters& parameters, const ChunkMap& map, DType dtype,
-                 optim::StateFormat format);
+                 const model::Parameters& parameters, const ChunkMap& map,
+                 const optim::StateKind& kind);
 
   const model::Parameters& parameters() const { return parameters_; }
-  DType dtype() const { return dtype_; }
-  bool has(Plane plane) const { return plane != Plane::low || dtype_ == DType::bf16; }
-  DType type_of(Plane plane) const;
+  const optim::StateKind& kind() const { return kind_; }
 
-  // Elements [first, first + count) of a parameter's plane, in the plane's own type. A weight is
-  // written to every place that keeps one, so that no stale copy is left.
+  // Elements [first, first + count) of a parameter's plane, as they are stored: whole grains, so
+  // `first` is a multiple of the grain's. A weight is written to every place that keeps one, so
+  // that no stale copy is left.
   void read(Plane plane, int parameter, std::int64_t first, std::int64_t count, void* to);
   void write(Plane plane, int parameter, std::int64_t first, std::int64_t count, const void* from);
 
@@ -38,29 +37,32 @@ class ParameterStore {
   void write_master(int parameter, std::int64_t first, std::span<const float> values);
   void read_master(int parameter, std::int64_t first, std::span<float> values);
 
+  // A moment as fp32, whatever its format. `first` is a multiple of kernels::kStateBlock.
+  void read_moment(Plane plane, int parameter, std::int64_t first, std::span<float> values);
+
   // Starts anew: moments of zero everywhere.
   void clear_moments();
 
-  // Of the fp32 masters, and of first and second moments, parameter by parameter in checkpoint
+  // Of the fp32 masters, and of the moments as fp32, parameter by parameter in checkpoint
   // order: equal bits, equal digest, wherever they lie.
   std::string weights_digest();
   std::string moments_digest();
 
   // Elements that callers handle at a time: bounds their staging memory.
-  static constexpr std::int64_t kPiece = 64 << 10;
+  static constexpr std::int64_t kPiece = 32 << 10;
 
  private:
   template <class Visit>
   void for_ranges(int parameter, std::int64_t first, std::int64_t count, Visit visit);
   std::byte* address(Plane plane, int chunk, std::int64_t in_chunk);
   std::byte* host_weight(int chunk, std::int64_t in_chunk);
+  optim::Grain grain(Plane plane) const { return optim::grain_of(plane, kind_); }
 
   Executor& executor_;
   const plan::Program& program_;
   const model::Parameters& parameters_;
   const ChunkMap& map_;
-  DType dtype_;
-  optim::StateFormat format_;
+  optim::StateKind kind_;
 };
 
 }  // namespace ebb::engine

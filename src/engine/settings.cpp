@@ -64,6 +64,43 @@ void check_plan_size(const TrainOptions& o, const model::Config& config) {
                   most_passes / config.layers, config.layers));
 }
 
+// The rule as it comes, with what the user gave. A flag that it does not know is refused.
+optim::Rule parse_optimizer(const TrainOptions& o) {
+  optim::Rule rule = optim::parse_rule(o.optimizer);
+  const auto refuse = [&](bool given, std::string_view flag) {
+    if (!given) return;
+    throw ConfigError(
+        fmt::format("{}: --optimizer {} does not have it; leave it out", flag, o.optimizer));
+  };
+  const auto set = [&](double& to, const std::optional<double>& from) { to = from.value_or(to); };
+  std::visit(
+      [&](auto& r) {
+        if constexpr (requires { r.beta1; }) {
+          set(r.beta1, o.beta1);
+          set(r.beta2, o.beta2);
+        } else {
+          refuse(o.beta1.has_value(), "--beta1");
+          refuse(o.beta2.has_value(), "--beta2");
+        }
+        if constexpr (requires { r.epsilon; }) {
+          set(r.epsilon, o.epsilon);
+        } else {
+          refuse(o.epsilon.has_value(), "--epsilon");
+        }
+        if constexpr (requires { r.momentum; }) {
+          set(r.momentum, o.momentum);
+          r.nesterov = o.nesterov;
+        } else {
+          refuse(o.momentum.has_value(), "--momentum");
+          refuse(o.nesterov, "--nesterov");
+        }
+        set(r.weight_decay, o.weight_decay);
+      },
+      rule);
+  optim::validate(rule);
+  return rule;
+}
+
 plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
   plan::Wishes wishes;
   wishes.site = parse_site(o.states);
@@ -114,7 +151,6 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   require(o.save_every >= 0, "--save-every", std::to_string(o.save_every),
           "0 (at the end) or more");
   require(o.keep >= 0, "--keep", std::to_string(o.keep), "0 (save nothing) or more");
-  require(o.state_format == "exact", "--state-format", "'" + o.state_format + "'", "exact");
   check_data_flags(o);
   require(o.clip >= 0, "--clip", fmt::format("{}", o.clip), "0 (no clipping) or more");
 
@@ -126,9 +162,9 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   s.gradient_type = o.gradients == "auto" ? s.dtype : parse_dtype(o.gradients, "--gradients");
   require(s.dtype == DType::bf16 || s.gradient_type == DType::f32, "--gradients", "bf16",
           "fp32 gradients with --dtype fp32");
-  s.adamw = {
-      .beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon, .weight_decay = o.weight_decay};
-  optim::validate(s.adamw);
+  s.rule = parse_optimizer(o);
+  s.format = optim::parse_state_format(o.state_format);
+  optim::validate(s.rule, s.format);
   s.seed = o.seed;
   s.schedule.shape = optim::parse_schedule(o.schedule);
   s.schedule.peak = o.learning_rate;

@@ -55,6 +55,11 @@ std::optional<std::filesystem::path> find_start(io::FileSystem& files, const Tra
 void compare_with(const TrainingState& state, const Json& key, TrainObserver& observer) {
   std::string wrong;
   for (const KeyDifference& difference : compare_keys(state.numerics_key, key)) {
+    if (difference.field == kStateFormatField) {
+      observer.note(fmt::format("The checkpoint's states are {}: they are converted to {}, once",
+                                difference.stored, difference.given));
+      continue;
+    }
     const std::string line = fmt::format("\n  {}: {} in the checkpoint, {} now", difference.field,
                                          difference.stored, difference.given);
     if (difference.machine) {
@@ -68,6 +73,15 @@ void compare_with(const TrainingState& state, const Json& key, TrainObserver& ob
     throw ConfigError("--resume: the checkpoint was made with other settings:" + wrong +
                       "\nGive the same settings, or start a new run in another --out.");
   }
+}
+
+optim::StateFormat stored_format(const TrainingState& state) {
+  const Json format = state.numerics_key.value(kStateFormatField, Json());
+  if (!format.is_string()) {
+    throw FormatError(fmt::format("the numerics key of {} has no {}: it is not one of this version",
+                                  kTrainingName, kStateFormatField));
+  }
+  return optim::parse_state_format(format.get<std::string>());
 }
 
 // One run of train(): owns everything from the first file to the summary.
@@ -124,6 +138,7 @@ class Session {
     checkpoint::verify(files_, folder);
     state_ = read_training_state(files_, folder);
     compare_with(state_, key_, observer_);
+    stored_format_ = stored_format(state_);
     observer_.note(fmt::format("Going on from step {} in {}", state_.step, folder.string()));
   }
 
@@ -131,7 +146,7 @@ class Session {
     state_.seed = options_.seed;
     state_.numerics_key = key_;
     if (start) {
-      load_checkpoint(files_, *start, run.store());
+      load_checkpoint(files_, *start, stored_format_, run.store());
       run.set_steps_done(state_.step);
       return;
     }
@@ -279,6 +294,7 @@ class Session {
   TrainingData data_;
   Json key_;
   TrainingState state_;
+  optim::StateFormat stored_format_ = optim::StateFormat::exact;
   RunFigures figures_;
   std::deque<double> recent_;
   std::string checkpoint_;

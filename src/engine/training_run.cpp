@@ -45,9 +45,8 @@ plan::Plan plan_training(Runtime& runtime, const TrainingSettings& s) {
   const plan::Workload work =
       training_workload(decoder, model::parameters_of(s.config), runtime.model_ops(),
                         {.accumulate = s.accumulate,
-                         .dtype = s.dtype,
                          .gradient_type = s.gradient_type,
-                         .format = s.format,
+                         .state = s.state_kind(),
                          .host_extra = s.host_extra});
   return plan::make_plan(work, s.wishes, s.limits, runtime.profile());
 }
@@ -68,14 +67,13 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)
                     runtime.device().allocate_device(plan_.layout.size_of(plan::Tier::device))),
       host_arena_("host", runtime.device().allocate_host(plan_.layout.size_of(plan::Tier::host))),
       tasks_(runtime, decoder_, parameters_, map_, plan_,
-             {.dtype = settings_.dtype,
-              .gradient_type = settings_.gradient_type,
-              .format = settings_.format,
+             {.gradient_type = settings_.gradient_type,
+              .state = settings_.state_kind(),
               .clip = settings_.clip}),
       executor_(
           runtime.device(), plan_.program, plan_.layout, device_arena_, host_arena_,
           [this](TaskRun& run) { tasks_(run); }, settings_.disturbance),
-      store_(executor_, plan_.program, parameters_, map_, settings_.dtype, settings_.format) {
+      store_(executor_, plan_.program, parameters_, map_, settings_.state_kind()) {
   device::Stream& compute = executor_.lane(plan::Lane::compute);
   runtime.model_ops().bind_stream(compute);
   runtime.device_optimizer().bind_stream(compute);
@@ -115,12 +113,11 @@ StepResult TrainingRun::step(std::span<const text::Batch> batches) {
   }
   const double rate = learning_rate(step);
   const auto numbers = [&](bool decays) {
-    return optim::step_numbers(settings_.adamw, rate, step, decays, settings_.seed);
+    return optim::step_numbers(settings_.rule, rate, step, decays, settings_.seed);
   };
-  tasks_.set_numbers(index, {.step = step,
-                             .counted = counted,
-                             .decaying = numbers(true),
-                             .resting = numbers(false)});
+  tasks_.set_numbers(
+      index,
+      {.step = step, .counted = counted, .decaying = numbers(true), .resting = numbers(false)});
   executor_.issue();
   executor_.wait(norm_task_);
   steps_done_ = step;

@@ -27,7 +27,7 @@ struct TrainingSettings {
   DType dtype = DType::bf16;
   DType gradient_type = DType::bf16;
   optim::StateFormat format = optim::StateFormat::exact;
-  optim::AdamW adamw;
+  optim::Rule rule;
   std::uint64_t seed = 0;  // compact formats round with it
   optim::Schedule schedule;
   double clip = 1.0;
@@ -35,6 +35,8 @@ struct TrainingSettings {
   plan::Wishes wishes;
   Bytes host_extra = 0;  // host memory that the caller will take from the ledger itself
   Disturbance disturbance;
+
+  optim::StateKind state_kind() const { return {format, dtype, optim::moments_of(rule)}; }
 };
 
 // Losses add up over batches; their mean is the sum over the count.

@@ -299,7 +299,7 @@ void TrainingTasks::update(TaskRun& run, bool on_host) {
   const std::byte* gradient =
       on_host ? run.read(Role::host_gradient, gradient_size)
               : run.read(Role::gradient, gradient_bytes(run)) + cell.first * work().gradient_bytes;
-  const optim::StateKind kind{settings_.format, settings_.dtype};
+  const optim::StateKind& kind = settings_.state;
   const optim::StatePlanes planes =
       optim::planes(run.at(on_host ? Role::host_state : Role::state, state_size), kind, cell.count);
   const auto* scale = reinterpret_cast<const StepScale*>(

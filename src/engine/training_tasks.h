@@ -33,9 +33,8 @@ struct StepResult {
 class TrainingTasks {
  public:
   struct Settings {
-    DType dtype = DType::bf16;
     DType gradient_type = DType::bf16;
-    optim::StateFormat format = optim::StateFormat::exact;
+    optim::StateKind state;
     double clip = 1.0;
   };
 

@@ -135,10 +135,12 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
   work.tied_sum = decoder.tied_sum_bytes();
   work.scratch = measure.scratch();
   work.tables = decoder.table_bytes(decoder.shape().sequence);
-  work.weight_bytes = size_of(shape.dtype);
+  work.weight_bytes = size_of(shape.state.weight_type);
   work.gradient_bytes = size_of(shape.gradient_type);
-  if (shape.dtype == DType::bf16) work.state_planes.push_back(2);
-  work.state_planes.insert(work.state_planes.end(), {4, 4});
+  for (const optim::Plane plane : optim::kStatePlanes) {
+    const optim::Grain grain = optim::grain_of(plane, shape.state);
+    if (grain.bytes > 0) work.state_planes.push_back({grain.bytes, grain.per});
+  }
   work.norm_block = kernels::kNormBlock;
   work.device_extra = backend.library_bytes();
   work.host_extra = shape.host_extra;

@@ -11,9 +11,8 @@ namespace ebb::engine {
 
 struct TrainingShape {
   std::int64_t accumulate = 1;
-  DType dtype = DType::bf16;
   DType gradient_type = DType::bf16;
-  optim::StateFormat format = optim::StateFormat::exact;
+  optim::StateKind state;
   Bytes host_extra = 0;
 };
 

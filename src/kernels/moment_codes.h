@@ -96,8 +96,9 @@ constexpr std::int64_t code_index(std::int64_t i) { return i % 64 / 2 * 4 + i / 
 
 inline constexpr std::uint8_t kNoScale = 255;  // the block has no numbers: all of it is NaN
 
-// c's exponent for a block whose largest magnitude has these bits; a NaN is larger than all numbers.
-// Leaves room to round it up, and keeps the smallest step of a second moment from being a denormal.
+// c's exponent for a block whose largest magnitude has these bits; a NaN is larger than all
+// numbers. Leaves room to round it up, and keeps the smallest step of a second moment from being a
+// denormal.
 constexpr std::uint8_t block_scale(BlockCode code, std::uint32_t largest_bits) {
   const std::uint32_t magnitude = largest_bits & 0x7fffffffu;
   const auto exponent = static_cast<int>((magnitude + (2u << code.dropped)) >> 23);

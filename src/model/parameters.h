@@ -31,8 +31,9 @@ struct ParameterBlock {
   std::vector<int> parameters;
 };
 
-// A parameter starts at a multiple of this many elements, so that vectors of 16 bytes are aligned.
-inline constexpr std::int64_t kParameterAlignment = 16;
+// A parameter starts at a multiple of this many elements: vectors are aligned, and no two
+// parameters share a block of compact optimizer states.
+inline constexpr std::int64_t kParameterAlignment = 128;
 constexpr std::int64_t block_length(std::int64_t count) {
   return (count + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
 }

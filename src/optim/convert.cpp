@@ -44,20 +44,25 @@ void widen_moments(const StateSpan& from, float* first, float* second) {
     copy_floats(second, from.second, from.count);
     return;
   }
+  const auto widen = [&](float* to, auto&& value) {
+    if (to == nullptr) return;
+    for (std::int64_t i = 0; i < from.count; ++i) to[i] = value(i);
+  };
   if (from.format == StateFormat::bf16) {
-    for (std::int64_t i = 0; i < from.count; ++i) {
-      first[i] = to_float(static_cast<const bf16*>(from.first)[i]);
-      second[i] = to_float(static_cast<const bf16*>(from.second)[i]);
-    }
+    widen(first, [&](std::int64_t i) { return to_float(static_cast<const bf16*>(from.first)[i]); });
+    widen(second,
+          [&](std::int64_t i) { return to_float(static_cast<const bf16*>(from.second)[i]); });
     return;
   }
-  for (std::int64_t i = 0; i < from.count; ++i) {
-    const std::uint8_t* scales = from.scales + i / kernels::kStateBlock * 2;
-    first[i] =
-        kernels::decode_first(static_cast<const std::uint8_t*>(from.first)[code_of(i)], scales[0]);
-    second[i] = kernels::decode_second(static_cast<const std::uint8_t*>(from.second)[code_of(i)],
-                                       scales[1]);
-  }
+  const auto* first_codes = static_cast<const std::uint8_t*>(from.first);
+  const auto* second_codes = static_cast<const std::uint8_t*>(from.second);
+  const auto scales = [&](std::int64_t i) { return from.scales + i / kernels::kStateBlock * 2; };
+  widen(first, [&](std::int64_t i) {
+    return kernels::decode_first(first_codes[code_of(i)], scales(i)[0]);
+  });
+  widen(second, [&](std::int64_t i) {
+    return kernels::decode_second(second_codes[code_of(i)], scales(i)[1]);
+  });
 }
 
 void narrow_moments(const float* first, const float* second, const StateSpan& to) {

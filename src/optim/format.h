@@ -48,7 +48,7 @@ constexpr Grain grain_of(Plane plane, const StateKind& kind) {
     case Plane::low: return {kind.weight_type == DType::bf16 ? 2 : 0, 1};
     case Plane::first: return moment;
     case Plane::second: return kind.moments == 2 ? moment : Grain{};
-    case Plane::scales: return coded ? Grain{2, kernels::kStateBlock} : Grain{};
+    case Plane::scales: return coded ? Grain{kind.moments, kernels::kStateBlock} : Grain{};
   }
   return {};
 }
@@ -80,6 +80,18 @@ constexpr PlaneOffsets plane_offsets(const StateKind& kind, std::int64_t count) 
   at.second = next(Plane::second);
   at.scales = next(Plane::scales);
   return at;
+}
+
+constexpr Bytes offset_of(Plane plane, const StateKind& kind, std::int64_t count) {
+  const PlaneOffsets at = plane_offsets(kind, count);
+  switch (plane) {
+    case Plane::weight: break;  // lies elsewhere
+    case Plane::low: return at.low;
+    case Plane::first: return at.first;
+    case Plane::second: return at.second;
+    case Plane::scales: return at.scales;
+  }
+  return 0;
 }
 
 // The size of the piece: from its start to the last byte of its last plane.

@@ -125,7 +125,7 @@ Rule parse_rule(std::string_view text) {
     if (text == name_of(rule)) return rule;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(rule));
   }
-  throw ConfigError(fmt::format("--optimizer \"{}\": expected one of {}", text, names));
+  throw ConfigError(fmt::format("--optimizer '{}': expected one of {}", text, names));
 }
 
 StateFormat parse_state_format(std::string_view text) {
@@ -134,7 +134,7 @@ StateFormat parse_state_format(std::string_view text) {
     if (text == kernels::name_of(format)) return format;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", kernels::name_of(format));
   }
-  throw ConfigError(fmt::format("--state-format \"{}\": expected one of {}", text, names));
+  throw ConfigError(fmt::format("--state-format '{}': expected one of {}", text, names));
 }
 
 int moments_of(const Rule& rule) {

@@ -10,7 +10,9 @@ std::int64_t Workload::parameters() const {
 
 Bytes Workload::state_bytes(std::int64_t count) const {
   Bytes total = 0;
-  for (const Bytes plane : state_planes) total = (total + 63) / 64 * 64 + plane * count;
+  for (const StatePlane& plane : state_planes) {
+    total = (total + 63) / 64 * 64 + (count + plane.per - 1) / plane.per * plane.bytes;
+  }
   return total;
 }
 

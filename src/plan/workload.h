@@ -41,6 +41,12 @@ struct Block {
   Bytes backward_work = 0;
 };
 
+// A plane of the optimizer's state: `bytes` for every `per` parameters, or what is left of them.
+struct StatePlane {
+  Bytes bytes = 0;
+  std::int64_t per = 1;
+};
+
 // Blocks are: the embedding, the transformer blocks, the head, in this order.
 struct Workload {
   std::vector<Block> blocks;
@@ -53,8 +59,8 @@ struct Workload {
   Bytes tables = 0;         // constants such as the rotary table
   Bytes weight_bytes = 2;   // of one parameter
   Bytes gradient_bytes = 2;
-  std::vector<Bytes> state_planes;  // bytes a parameter of each plane of the state
-  std::int64_t norm_block = 4096;   // the grain of gradient norms; chunks are cut along it
+  std::vector<StatePlane> state_planes;
+  std::int64_t norm_block = 4096;  // the grain of gradient norms; chunks are cut along it
   // Device memory outside the program: what libraries take by themselves.
   Bytes device_extra = 0;
   // Host memory outside the program: data prepared ahead, staging for checkpoints.

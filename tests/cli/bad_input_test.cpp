@@ -75,7 +75,13 @@ TEST_F(BadInput, Flags) {
   expect_flag_refused({"--gradients", "int4"}, {"--gradients 'int4'", "bf16 or fp32"});
   expect_flag_refused({"--dtype", "fp32", "--gradients", "bf16"}, {"--gradients bf16", "fp32"});
   expect_flag_refused({"--schedule", "nope"}, {"--schedule", "nope", "constant, linear, cosine"});
-  expect_flag_refused({"--state-format", "int2"}, {"--state-format 'int2'", "exact"});
+  expect_flag_refused({"--state-format", "int2"}, {"--state-format 'int2'", "exact, bf16, int8"});
+  expect_flag_refused({"--optimizer", "adamx"}, {"--optimizer 'adamx'", "adamw", "adagrad"});
+  expect_flag_refused({"--optimizer", "lion", "--state-format", "int8"},
+                      {"--state-format int8", "--optimizer adamw", "lion has exact alone"});
+  expect_flag_refused({"--momentum", "0.9"}, {"--momentum", "--optimizer adamw", "leave it out"});
+  expect_flag_refused({"--optimizer", "sgd", "--beta2", "0.9"}, {"--beta2", "--optimizer sgd"});
+  expect_flag_refused({"--optimizer", "sgd", "--momentum", "1"}, {"--momentum 1", "below 1"});
   expect_flag_refused({"--device", "moon"}, {"--device moon", "cpu"});
 }
 

@@ -29,17 +29,19 @@ class VerbsTest : public SmallCommands {
 };
 
 TEST_F(VerbsTest, HelpNamesEveryFlag) {
-  const Arguments shared = {"--model",     "--device-memory", "--host-memory",
-                            "--sequence",  "--micro-batch",   "--accumulate",
-                            "--steps",     "--learning-rate", "--schedule",
-                            "--warmup",    "--clip",          "--weight-decay",
-                            "--states",    "--state-format",  "--offload-fraction",
-                            "--recompute", "--activations",   "--chunk-parameters",
-                            "--seed",      "--dtype",         "--device",
-                            "--threads",   "--host-fraction", "--use-cpu-offloading",
-                            "--tokenizer", "--packing",       "--loss",
-                            "--eval-data", "--eval-share",    "--eval-batches",
-                            "--eval-every"};
+  const Arguments shared = {"--model",      "--device-memory", "--host-memory",
+                            "--sequence",   "--micro-batch",   "--accumulate",
+                            "--steps",      "--learning-rate", "--schedule",
+                            "--warmup",     "--clip",          "--weight-decay",
+                            "--states",     "--state-format",  "--offload-fraction",
+                            "--recompute",  "--activations",   "--chunk-parameters",
+                            "--seed",       "--dtype",         "--device",
+                            "--threads",    "--host-fraction", "--use-cpu-offloading",
+                            "--tokenizer",  "--packing",       "--loss",
+                            "--eval-data",  "--eval-share",    "--eval-batches",
+                            "--eval-every", "--optimizer",     "--momentum",
+                            "--nesterov",   "--beta1",         "--beta2",
+                            "--epsilon"};
   const std::vector<std::pair<std::string, Arguments>> verbs = {
       {"train", shared + Arguments{"--data", "--out", "--save-every", "--keep", "--resume",
                                    "--summary", "--no-verify"}},
@@ -173,6 +175,23 @@ TEST_F(VerbsTest, ResumeOfAFinishedRunTrainsNothing) {
   EXPECT_EQ(again["steps_this_run"], 0);
   EXPECT_EQ(again["weights_digest"], whole["weights_digest"]);
   EXPECT_EQ(again["moments_digest"], whole["moments_digest"]);
+}
+
+TEST_F(VerbsTest, ResumeConvertsTheStatesFormatAndNothingElse) {
+  const Json whole = summary_of("run", {"--state-format", "int8"});
+  const Json exact = summary_of("run", {"--resume", "--state-format", "exact"});
+  EXPECT_EQ(exact["numerics_key"]["state_format"], "exact");
+  EXPECT_EQ(exact["weights_digest"], whole["weights_digest"]);
+  EXPECT_EQ(exact["moments_digest"], whole["moments_digest"]) << "int8 fits in exact";
+  EXPECT_LT(whole["tiers"]["device"]["predicted_peak"], exact["tiers"]["device"]["predicted_peak"]);
+  Arguments other = train(at("run"), 3) + Arguments{"--resume", "--state-format", "bf16"};
+  const Finished told = run_ebb(other);
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_THAT(told.out, HasSubstr("states are \"int8\": they are converted to \"bf16\""));
+  other = train(at("run"), 3) + Arguments{"--resume", "--optimizer", "lion"};
+  const Finished refused = run_ebb(other);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("optimizer.rule"), HasSubstr("lion")));
 }
 
 TEST_F(VerbsTest, GenerateRepeatsItself) {

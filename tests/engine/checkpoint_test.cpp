@@ -84,7 +84,7 @@ fs::path save(io::FileSystem& files, const fs::path& root, TrainingRun& run, int
 
 void load(io::FileSystem& files, const fs::path& folder, TrainingRun& run) {
   checkpoint::verify(files, folder);
-  load_checkpoint(files, folder, run.store());
+  load_checkpoint(files, folder, run.settings().format, run.store());
   run.set_steps_done(read_training_state(files, folder).step);
 }
 

@@ -83,10 +83,10 @@ TrainingSettings settings_of(const Golden& g, const model::Config& config, DType
   s.accumulate = g.accumulate;
   s.dtype = s.gradient_type = dtype;
   const Json& o = g.json["optimizer"];
-  s.adamw = {.beta1 = o["beta1"],
-             .beta2 = o["beta2"],
-             .epsilon = o["eps"],
-             .weight_decay = o["weight_decay"]};
+  s.rule = optim::AdamW{.beta1 = o["beta1"],
+                        .beta2 = o["beta2"],
+                        .epsilon = o["eps"],
+                        .weight_decay = o["weight_decay"]};
   s.clip = o["clip_grad_norm"];
   const Json& schedule = g.json["schedule"];
   s.schedule = {.shape = optim::Schedule::Shape::cosine,

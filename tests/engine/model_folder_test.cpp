@@ -292,7 +292,7 @@ TEST_F(RoundTripTest, WeightsComeBackEqual) {
     run.finish();
     const std::filesystem::path saved = save(run);
     TrainingRun again(runtime, settings(dtype));
-    load_checkpoint(files, saved, again.store());
+    load_checkpoint(files, saved, again.settings().format, again.store());
     EXPECT_EQ(again.store().weights_digest(), run.store().weights_digest());
     const Weights trained = load_all(files, saved);
     const std::string name = "model.layers.0.self_attn.q_proj.weight";

@@ -304,8 +304,7 @@ TEST(Decoder, HeadInSlicesIsTheHeadInOne) {
 
 // With biases of a width that needs padding q, k and v are three matrices, without biases one.
 TEST(Decoder, ComputesTheSameJoinedAndApart) {
-  Config joined = small(false, true);
-  joined.heads = 2, joined.kv_heads = 1;
+  const Config joined = small(false, true);
   Config apart = joined;
   apart.family = "qwen2", apart.qkv_bias = true;
   ASSERT_EQ(block_places(joined).qkv.size(), 1u);

@@ -43,7 +43,7 @@ Workload large_work() {
   work.input = tokens * hidden * 2;
   work.scratch = 64 * kMiB;
   work.tables = kMiB;
-  work.state_planes = {2, 4, 4};
+  work.state_planes = {{2}, {4}, {4}};
   return work;
 }
 

@@ -47,7 +47,7 @@ Workload even_work(std::int64_t micro_batches = 1) {
   work.input = 60'000;
   work.scratch = 10'000;
   work.tables = 1'000;
-  work.state_planes = {2, 4, 4};
+  work.state_planes = {{2}, {4}, {4}};
   work.norm_block = 4096;
   return work;
 }

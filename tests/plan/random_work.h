@@ -73,7 +73,8 @@ inline Workload random_workload(std::uint64_t seed) {
   const bool wide = dice.chance(0.3);
   work.weight_bytes = wide ? 4 : 2;
   work.gradient_bytes = wide || dice.chance(0.3) ? 4 : 2;
-  work.state_planes = wide ? std::vector<Bytes>{4, 4} : std::vector<Bytes>{2, 4, 4};
+  work.state_planes =
+      wide ? std::vector<StatePlane>{{4}, {4}} : std::vector<StatePlane>{{2}, {4}, {4}};
   work.norm_block = dice.pick<std::int64_t>({16, 64, 256, 4096});
   work.host_extra = dice.between(0, 100'000);
   return work;
