@@ -16,10 +16,14 @@ constexpr int kDoesNotFit = 2;
 std::string describe_misuse(const CLI::App* app, const CLI::Error& error) {
   std::string text = error.what();
   std::string verb;
-  for (const CLI::App* given : app->get_subcommands()) verb = given->get_name() + " ";
+  for (const CLI::App* at = app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    verb += at->get_name() + " ";
+  }
   if (const auto words = app->remaining(); verb.empty() && !words.empty()) {
     text = fmt::format(
-        "'{}' is not a verb; the verbs are train, plan, generate, inspect, tokenize and probe",
+        "'{}' is not a verb; the verbs are train, plan, generate, inspect, tokenize, probe and "
+        "bench",
         words.front());
   }
   return fmt::format("ebb: {}\nRun 'ebb {}--help' to see what there is.\n", text, verb);
@@ -49,6 +53,7 @@ int run(int argc, char** argv) {
   ebb::cli::add_inspect(app, action);
   ebb::cli::add_tokenize(app, action);
   ebb::cli::add_probe(app, action);
+  ebb::cli::add_bench(app, action);
   app.failure_message(describe_misuse);
   try {
     app.parse(argc, argv);
