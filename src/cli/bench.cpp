@@ -35,8 +35,7 @@ void add_bench(CLI::App& app, Action& action) {
   optimizer->add_option("--threads", o.threads,
                         "CPU threads, one number or several; 0 for all that may be used "
                         "(1 and all if not given)");
-  optimizer->add_option("--parameters", o.parameters,
-                        "How many; 0 for far more than caches hold")
+  optimizer->add_option("--parameters", o.parameters, "How many; 0 for far more than caches hold")
       ->capture_default_str();
   optimizer->add_option("--seconds", o.seconds, "To spend on each row of the table, or more")
       ->capture_default_str();

@@ -1,9 +1,11 @@
-#include <unistd.h>
+#include "ebb/bench.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <cmath>
+#include <fstream>
 #include <map>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -11,7 +13,6 @@
 
 #include "base/json.h"
 #include "base/machine.h"
-#include "ebb/bench.h"
 #include "ebb/error.h"
 #include "engine/bench/race.h"
 #include "engine/bench/state_memory.h"
@@ -36,13 +37,13 @@ constexpr int kFewestRounds = 3;
 struct Row {
   std::string name;  // of the rule, or of the pass
   StateFormat format = StateFormat::exact;
-  std::optional<optim::Rule> rule;
+  std::optional<optim::Rule> rule = std::nullopt;
   int threads = 0;
   double ns_per_parameter = 0;
   double gb_per_second = 0;
   double bytes_per_parameter = 0;
   double share_of_ceiling = 0;
-  std::string ceiling;
+  std::string ceiling = {};
   std::size_t passes = 0;
 
   optim::StateKind kind() const {
@@ -80,8 +81,7 @@ std::vector<Row> rows_of(const OptimizerBenchOptions& options) {
       const bool there = format == StateFormat::exact || std::holds_alternative<optim::AdamW>(rule);
       if (there && wished(options.rules, optim::name_of(rule)) &&
           wished(options.formats, kernels::name_of(format))) {
-        rows.push_back(
-            {.name = std::string(optim::name_of(rule)), .format = format, .rule = rule});
+        rows.push_back({.name = std::string(optim::name_of(rule)), .format = format, .rule = rule});
       }
     }
   }
@@ -120,7 +120,8 @@ std::int64_t parameters_of(const OptimizerBenchOptions& options, const std::vect
     return static_cast<std::int64_t>(static_cast<double>(bytes) * 1e6 /
                                      static_cast<double>(bytes_of(rows, 1'000'000)));
   };
-  if (options.parameters == 0) return std::max<std::int64_t>(1, std::min(kParameters, fit(memory / 4)));
+  if (options.parameters == 0)
+    return std::max<std::int64_t>(1, std::min(kParameters, fit(memory / 4)));
   if (options.parameters < 0 || options.parameters > kMostParameters) {
     throw ConfigError(fmt::format("--parameters {}: expected a whole number from 1 to {}",
                                   options.parameters, kMostParameters));
@@ -182,10 +183,9 @@ class OptimizerBench {
     const double all = seconds * static_cast<double>(rows_.size());
     for (int round = 0; round < kFewestRounds || Teller::since(start) < all; ++round) {
       for (engine::Race& race : races_) race.round(runtime_.pool());
-      const double share =
-          std::min(1.0, std::max(Teller::since(start) / std::max(all, 1e-9) * 1.0, 0.0));
+      const double share = std::min(Teller::since(start) / all, (round + 1.0) / kFewestRounds);
       teller.tell(fmt::format("{} threads, round {}", runtime_.threads(), round + 1),
-                  share * static_cast<double>(rows_.size()));
+                  std::min(share, 1.0) * static_cast<double>(rows_.size()));
     }
     teller.finished(static_cast<double>(rows_.size()));
     for (std::size_t i = 0; i < rows_.size(); ++i) fill_in(rows_[i], races_[i]);
@@ -213,20 +213,21 @@ class OptimizerBench {
               {gradient}};
     }
     auto* sum = static_cast<float*>(span.first);
-    return {[span, &ops, sum] {
-              ops.add_gradient(sum, span.gradient, span.gradient_type, span.count);
-            },
-            {{.data = reinterpret_cast<std::byte*>(sum), .bytes = 4 * span.count}, gradient}};
+    return {
+        [span, &ops, sum] { ops.add_gradient(sum, span.gradient, span.gradient_type, span.count); },
+        {{.data = reinterpret_cast<std::byte*>(sum), .bytes = 4 * span.count}, gradient}};
   }
 
   // Rows whose planes have the same sizes have the same rivals.
   void find_ceilings(double seconds, Teller& teller) {
-    std::map<double, std::vector<engine::StreamVariant>> known;
+    std::map<std::vector<Bytes>, std::vector<engine::StreamVariant>> known;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       teller.tell(fmt::format("{} threads, ceiling of {} {}", runtime_.threads(), rows_[i].name,
                               kernels::name_of(rows_[i].format)));
       memories_[i].fill(runtime_.pool());
-      auto& rivals = known[races_[i].bytes_moved()];
+      std::vector<Bytes> sizes;
+      for (const engine::StreamedPlane& plane : races_[i].planes()) sizes.push_back(plane.bytes);
+      auto& rivals = known[sizes];
       if (rivals.empty()) rivals = races_[i].find_rivals(runtime_.pool(), seconds);
       races_[i].set_rivals(rivals);
       teller.finished(1);
@@ -268,6 +269,14 @@ Json to_json(const Row& row, const std::string& isa) {
   return json;
 }
 
+// As the system says it, "32768K"; 0 where it does not.
+Bytes last_cache() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
+  Bytes kib = 0;
+  file >> kib;
+  return kib * kKiB;
+}
+
 std::string to_text(const std::vector<Row>& rows, std::int64_t parameters, const std::string& isa) {
   std::size_t fewest = rows.front().passes;
   Bytes least = bytes_of({rows.front()}, parameters);
@@ -278,17 +287,18 @@ std::string to_text(const std::vector<Row>& rows, std::int64_t parameters, const
   std::string text = fmt::format(
       "{} parameters with bf16 weights and gradients, instruction set {}.\n"
       "Medians of {} passes or more, rows in turns. The ceiling is the fastest of {} ways to read\n"
-      "and write the same bytes with the same threads; each pass is compared with its neighbour.\n\n"
+      "and write the same bytes with the same threads; each pass is compared with its "
+      "neighbour.\n\n"
       "{:12} {:6} {:>7} {:>12} {:>8} {:>6} {:>10}  {}\n",
       format_count(parameters), isa, fewest, engine::stream_variants().size(), "rule", "format",
       "threads", "s per 1 B", "GB/s", "B each", "of ceiling", "the ceiling's way");
   for (const Row& row : rows) {
-    text += fmt::format("{:12} {:6} {:7} {:12.4f} {:8.1f} {:6.2f} {:10.3f}  {}\n", row.name,
-                        row.rule ? kernels::name_of(row.format) : "", row.threads,
-                        row.ns_per_parameter, row.gb_per_second, row.bytes_per_parameter,
-                        row.share_of_ceiling, row.ceiling);
+    text +=
+        fmt::format("{:12} {:6} {:7} {:12.4f} {:8.1f} {:6.2f} {:10.3f}  {}\n", row.name,
+                    row.rule ? kernels::name_of(row.format) : "", row.threads, row.ns_per_parameter,
+                    row.gb_per_second, row.bytes_per_parameter, row.share_of_ceiling, row.ceiling);
   }
-  if (const long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE); least < 4 * cache) {
+  if (const Bytes cache = last_cache(); least < 4 * cache) {
     text += fmt::format(
         "\nThe smallest row has {} of planes, the last cache {}: this is not the speed of memory. "
         "Give more --parameters.\n",

@@ -7,7 +7,7 @@ namespace ebb::engine {
 namespace {
 
 // So many of the variants stay in the race; the first look at all of them is a short one.
-constexpr std::size_t kRivals = 4;
+constexpr std::size_t kRivals = 3;
 constexpr int kLooks = 3;
 
 template <class Body>
@@ -31,21 +31,20 @@ Race::Race(std::function<void()> pass, std::vector<StreamedPlane> planes)
 std::vector<StreamVariant> Race::find_rivals(ThreadPool& pool, double seconds) const {
   struct Tried {
     StreamVariant variant;
-    std::vector<double> seconds;
+    double seconds;
   };
   std::vector<Tried> tried;
-  for (const StreamVariant& variant : stream_variants()) tried.push_back({variant, {}});
+  for (const StreamVariant& variant : stream_variants()) tried.push_back({variant, 1e9});
   double spent = 0;
   for (int look = 0; look < kLooks && (look == 0 || spent < seconds); ++look) {
     for (Tried& each : tried) {
-      each.seconds.push_back(
-          seconds_of([&] { stream_pass(pool, planes_, each.variant, /*mask=*/0); }));
-      spent += each.seconds.back();
+      const double took = seconds_of([&] { stream_pass(pool, planes_, each.variant, 0); });
+      each.seconds = std::min(each.seconds, took);
+      spent += took;
     }
   }
-  std::sort(tried.begin(), tried.end(), [](const Tried& a, const Tried& b) {
-    return median(a.seconds) < median(b.seconds);
-  });
+  std::sort(tried.begin(), tried.end(),
+            [](const Tried& a, const Tried& b) { return a.seconds < b.seconds; });
   std::vector<StreamVariant> best;
   for (std::size_t i = 0; i < kRivals; ++i) best.push_back(tried[i].variant);
   return best;

@@ -26,7 +26,8 @@ class Race {
   // The kernel once beside each of its rivals.
   void round(ThreadPool& pool);
 
-  // What is read and written by a pass; of each plane once or twice.
+  const std::vector<StreamedPlane>& planes() const { return planes_; }
+  // What a pass reads and writes.
   double bytes_moved() const;
   std::size_t passes() const { return seconds_.size(); }
 

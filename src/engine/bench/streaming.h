@@ -44,9 +44,9 @@ struct StreamVariant {
 // All that are worth trying.
 std::vector<StreamVariant> stream_variants();
 
-// One pass over at most kMostPlanes planes: every 8 bytes of the written planes are read, combined with `mask` by exclusive or and
-// written again (0 leaves them as they are), those of the others are read. Returns the exclusive or
-// of all that was only read, whole lines each.
+// One pass over at most kMostPlanes planes: every 8 bytes of the written planes are read, combined
+// with `mask` by exclusive or and written again (0 leaves them as they are), those of the others
+// are read. Returns the exclusive or of all that was only read, whole lines each.
 std::uint64_t stream_pass(ThreadPool& pool, const std::vector<StreamedPlane>& planes,
                           const StreamVariant& variant, std::uint64_t mask);
 
