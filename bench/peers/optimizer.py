@@ -21,7 +21,6 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 RATES = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 PARTS = ["widen", "clip", "step", "narrow"]
@@ -84,7 +83,7 @@ def deepspeed():
 
 def run_ebb(options):
     """Nanoseconds a parameter of each format's update, and of the sums of squares."""
-    command = [options.ebb, "bench", "optimizer", "--json", "--rule", "adamw"]
+    command = [*options.ebb, "bench", "optimizer", "--json", "--rule", "adamw"]
     for flag in ("parameters", "threads", "seconds"):
         command += ["--" + flag, str(getattr(options, flag))]
     answer = json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))
@@ -95,7 +94,7 @@ def run_ebb(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ebb", type=Path, required=True, help="the ebb command")
+    parser.add_argument("--ebb", nargs="+", required=True, help="the command: build/release/ebb, or bundle/run.sh ebb")
     parser.add_argument("--parameters", type=int, default=60_000_000)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5, help="of all in turns")

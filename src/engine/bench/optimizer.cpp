@@ -184,7 +184,7 @@ class OptimizerBench {
     for (int round = 0; round < kFewestRounds || Teller::since(start) < all; ++round) {
       for (engine::Race& race : races_) race.round(runtime_.pool());
       const double share = std::min(Teller::since(start) / all, (round + 1.0) / kFewestRounds);
-      teller.tell(fmt::format("{} threads, round {}", runtime_.threads(), round + 1),
+      teller.tell(fmt::format("threads {}, round {}", runtime_.threads(), round + 1),
                   std::min(share, 1.0) * static_cast<double>(rows_.size()));
     }
     teller.finished(static_cast<double>(rows_.size()));
@@ -222,7 +222,7 @@ class OptimizerBench {
   void find_ceilings(double seconds, Teller& teller) {
     std::map<std::vector<Bytes>, std::vector<engine::StreamVariant>> known;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      teller.tell(fmt::format("{} threads, ceiling of {} {}", runtime_.threads(), rows_[i].name,
+      teller.tell(fmt::format("threads {}, ceiling of {} {}", runtime_.threads(), rows_[i].name,
                               kernels::name_of(rows_[i].format)));
       memories_[i].fill(runtime_.pool());
       std::vector<Bytes> sizes;
