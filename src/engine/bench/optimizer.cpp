@@ -147,8 +147,11 @@ class Teller {
 
   void finished(double parts) { behind_ += parts; }
   void tell(const std::string& now, double parts = 0) {
-    const double done = std::min(1.0, (behind_ + parts) / parts_);
+    const double done = (behind_ + parts) / parts_;
     const double spent = since(start_);
+    // Rounds may be short: once a second is enough, and the end.
+    if (done < 1 && spent < next_) return;
+    next_ = spent + 1;
     progress_({.now = now, .done = done, .seconds_left = done > 0 ? spent / done - spent : 0});
   }
 
@@ -161,6 +164,7 @@ class Teller {
   Time start_ = std::chrono::steady_clock::now();
   double parts_;
   double behind_ = 0;
+  double next_ = 0;  // when to tell again, in seconds from the start
   const std::function<void(const BenchProgress&)>& progress_;
 };
 
@@ -185,7 +189,7 @@ class OptimizerBench {
       for (engine::Race& race : races_) race.round(runtime_.pool());
       const double share = std::min(Teller::since(start) / all, (round + 1.0) / kFewestRounds);
       teller.tell(fmt::format("threads {}, round {}", runtime_.threads(), round + 1),
-                  std::min(share, 1.0) * static_cast<double>(rows_.size()));
+                  std::min(share, 0.99) * static_cast<double>(rows_.size()));
     }
     teller.finished(static_cast<double>(rows_.size()));
     for (std::size_t i = 0; i < rows_.size(); ++i) fill_in(rows_[i], races_[i]);
@@ -324,6 +328,7 @@ BenchResult bench_optimizer(const OptimizerBenchOptions& options,
       rows.push_back(std::move(row));
     }
   }
+  teller.tell("done");
   const std::string isa = kernels::isa_in_use();
   Json json = {{"parameters", parameters}, {"rows", Json::array()}, {"gradients", Json::array()}};
   for (const Row& row : rows) {
