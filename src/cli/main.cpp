@@ -13,16 +13,31 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kDoesNotFit = 2;
 
+// "train, plan and probe"
+std::string names_of(const std::vector<const CLI::App*>& verbs) {
+  std::string names;
+  for (std::size_t i = 0; i < verbs.size(); ++i) {
+    const char* before = i == 0 ? "" : i + 1 == verbs.size() ? " and " : ", ";
+    names += before + verbs[i]->get_name();
+  }
+  return names;
+}
+
 std::string describe_misuse(const CLI::App* app, const CLI::Error& error) {
   std::string text = error.what();
-  std::string verb;
-  for (const CLI::App* given : app->get_subcommands()) verb = given->get_name() + " ";
-  if (const auto words = app->remaining(); verb.empty() && !words.empty()) {
-    text = fmt::format(
-        "'{}' is not a verb; the verbs are train, plan, generate, inspect, tokenize and probe",
-        words.front());
+  std::string path;
+  const CLI::App* at = app;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    path += at->get_name() + " ";
   }
-  return fmt::format("ebb: {}\nRun 'ebb {}--help' to see what there is.\n", text, verb);
+  const std::vector<const CLI::App*> verbs =
+      at->get_subcommands([](const CLI::App*) { return true; });
+  if (const auto words = app->remaining(true); !verbs.empty() && !words.empty()) {
+    text = fmt::format("'{}' is not a verb; the verbs {}are {}", words.front(),
+                       path.empty() ? "" : "of " + path, names_of(verbs));
+  }
+  return fmt::format("ebb: {}\nRun 'ebb {}--help' to see what there is.\n", text, path);
 }
 
 int run(int argc, char** argv) {
@@ -49,6 +64,7 @@ int run(int argc, char** argv) {
   ebb::cli::add_inspect(app, action);
   ebb::cli::add_tokenize(app, action);
   ebb::cli::add_probe(app, action);
+  ebb::cli::add_bench(app, action);
   app.failure_message(describe_misuse);
   try {
     app.parse(argc, argv);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/cpu/isa.h"
 #include "plan/explain.h"
 
 namespace ebb::engine {
@@ -67,6 +68,7 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
       {"lanes", lanes(run, figures.step_seconds.size())},
       {"parameters", run.store().parameters().count()},
       {"threads", runtime.threads()},
+      {"isa", kernels::isa_in_use()},
       {"numerics_key", numerics_key},
       {"plan", plan::flags_of(run.plan().choices)}};
   return json.dump(2);

@@ -115,8 +115,8 @@ TEST_F(BadInput, UnknownAndMissingFlags) {
   expect_refused({"plan"}, {"--model", "required", "ebb plan --help"});
   expect_refused({"generate"}, {"--model", "required"});
   expect_refused({"inspect"}, {"path", "required"});
-  expect_refused({"sail"},
-                 {"'sail' is not a verb", "train, plan, generate, inspect, tokenize and probe"});
+  expect_refused({"sail"}, {"'sail' is not a verb",
+                            "train, plan, generate, inspect, tokenize, probe and bench"});
   expect_refused({}, {"ebb --help"});
 }
 

@@ -1,0 +1,340 @@
+#include "ebb/bench.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/json.h"
+#include "base/machine.h"
+#include "ebb/error.h"
+#include "engine/bench/race.h"
+#include "engine/bench/state_memory.h"
+#include "engine/runtime.h"
+#include "engine/settings.h"
+#include "kernels/cpu/isa.h"
+#include "optim/rules.h"
+
+namespace ebb {
+namespace {
+
+using kernels::StateFormat;
+
+constexpr std::array kFormats = {StateFormat::exact, StateFormat::bf16, StateFormat::int8};
+// No power of two: then the planes would start at the same place of every page, which chunks of
+// real models do not.
+constexpr std::int64_t kParameters = 60'000'000;
+constexpr std::int64_t kMostParameters = 1'000'000'000'000;
+constexpr int kFewestRounds = 3;
+
+// A row of the result: a rule's update, or (no rule) a pass over gradients.
+struct Row {
+  std::string name;  // of the rule, or of the pass
+  StateFormat format = StateFormat::exact;
+  std::optional<optim::Rule> rule = std::nullopt;
+  int threads = 0;
+  double ns_per_parameter = 0;
+  double gb_per_second = 0;
+  double bytes_per_parameter = 0;
+  double share_of_ceiling = 0;
+  std::string ceiling = {};
+  std::size_t passes = 0;
+
+  optim::StateKind kind() const {
+    return {.format = format, .moments = rule ? optim::moments_of(*rule) : 1};
+  }
+};
+
+// Throws where a wish is none of the names.
+void check_names(std::string_view flag, const std::vector<std::string>& wishes,
+                 const std::set<std::string_view>& names) {
+  for (const std::string& wish : wishes) {
+    if (!names.contains(wish)) {
+      throw ConfigError(
+          fmt::format("{} '{}': expected one of {}", flag, wish, fmt::join(names, ", ")));
+    }
+  }
+}
+
+bool wished(const std::vector<std::string>& wishes, std::string_view name) {
+  return wishes.empty() || std::find(wishes.begin(), wishes.end(), name) != wishes.end();
+}
+
+// In the order of the result.
+std::vector<Row> rows_of(const OptimizerBenchOptions& options) {
+  const std::vector<optim::Rule> rules = {optim::AdamW{}, optim::Adam{}, optim::Lion{},
+                                          optim::Sgd{}, optim::Adagrad{}};
+  std::set<std::string_view> rule_names, format_names;
+  for (const optim::Rule& rule : rules) rule_names.insert(optim::name_of(rule));
+  for (const StateFormat format : kFormats) format_names.insert(kernels::name_of(format));
+  check_names("--rule", options.rules, rule_names);
+  check_names("--format", options.formats, format_names);
+  std::vector<Row> rows;
+  for (const optim::Rule& rule : rules) {
+    for (const StateFormat format : kFormats) {
+      const bool there = format == StateFormat::exact || std::holds_alternative<optim::AdamW>(rule);
+      if (there && wished(options.rules, optim::name_of(rule)) &&
+          wished(options.formats, kernels::name_of(format))) {
+        rows.push_back({.name = std::string(optim::name_of(rule)), .format = format, .rule = rule});
+      }
+    }
+  }
+  if (rows.empty()) {
+    throw ConfigError(fmt::format("--rule {} --format {}: the compact formats are adamw's alone",
+                                  fmt::join(options.rules, " "), fmt::join(options.formats, " ")));
+  }
+  rows.push_back({.name = "add_gradient"});
+  rows.push_back({.name = "square_sums"});
+  return rows;
+}
+
+std::vector<int> threads_of(const OptimizerBenchOptions& options) {
+  std::vector<int> threads = options.threads;
+  if (threads.empty()) threads = {1, 0};
+  std::vector<int> distinct;
+  for (int count : threads) {
+    if (engine::check_threads(count) == 0) count = usable_cpus();
+    if (std::find(distinct.begin(), distinct.end(), count) == distinct.end()) {
+      distinct.push_back(count);
+    }
+  }
+  return distinct;
+}
+
+Bytes bytes_of(const std::vector<Row>& rows, std::int64_t parameters) {
+  Bytes bytes = 0;
+  for (const Row& row : rows) bytes += engine::StateMemory::bytes(row.kind(), parameters);
+  return bytes;
+}
+
+std::int64_t parameters_of(const OptimizerBenchOptions& options, const std::vector<Row>& rows) {
+  const Bytes memory = usable_memory();
+  // A million at a time is exact enough for advice.
+  const auto fit = [&](Bytes bytes) {
+    return static_cast<std::int64_t>(static_cast<double>(bytes) * 1e6 /
+                                     static_cast<double>(bytes_of(rows, 1'000'000)));
+  };
+  if (options.parameters == 0)
+    return std::max<std::int64_t>(1, std::min(kParameters, fit(memory / 4)));
+  if (options.parameters < 0 || options.parameters > kMostParameters) {
+    throw ConfigError(fmt::format("--parameters {}: expected a whole number from 1 to {}",
+                                  options.parameters, kMostParameters));
+  }
+  // The rest is for the system and its other programs.
+  const Bytes most = memory / 4 * 3;
+  if (const Bytes needed = bytes_of(rows, options.parameters); needed > most) {
+    throw OutOfBudget(fmt::format(
+        "--parameters {}: the planes of all rows take {}, but at most {} of this machine's {} are "
+        "used; give at most {}, or fewer rows (--rule, --format)",
+        options.parameters, format_bytes(needed), format_bytes(most), format_bytes(memory),
+        fit(most)));
+  }
+  return options.parameters;
+}
+
+// Tells how far all is: every row of every number of threads has two parts, the search for its
+// ceiling and the race with it.
+class Teller {
+ public:
+  Teller(std::size_t parts, const std::function<void(const BenchProgress&)>& progress)
+      : parts_(static_cast<double>(parts)), progress_(progress) {}
+
+  void finished(double parts) { behind_ += parts; }
+  void tell(const std::string& now, double parts = 0) {
+    const double done = (behind_ + parts) / parts_;
+    const double spent = since(start_);
+    // Rounds may be short: once a second is enough, and the end.
+    if (done < 1 && spent < next_) return;
+    next_ = spent + 1;
+    progress_({.now = now, .done = done, .seconds_left = done > 0 ? spent / done - spent : 0});
+  }
+
+  using Time = std::chrono::steady_clock::time_point;
+  static double since(Time start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+ private:
+  Time start_ = std::chrono::steady_clock::now();
+  double parts_;
+  double behind_ = 0;
+  double next_ = 0;  // when to tell again, in seconds from the start
+  const std::function<void(const BenchProgress&)>& progress_;
+};
+
+// One number of threads: memory for every row, and all rows in turns, so that what else the machine
+// does hits all alike and rows can be compared.
+class OptimizerBench {
+ public:
+  OptimizerBench(std::vector<Row> rows, int threads, std::int64_t parameters)
+      : runtime_("cpu", threads), parameters_(parameters), rows_(std::move(rows)) {
+    for (Row& row : rows_) {
+      row.threads = threads;
+      memories_.emplace_back(runtime_.device(), row.kind(), parameters);
+      races_.push_back(race(row, memories_.back()));
+    }
+  }
+
+  std::vector<Row> run(double seconds, Teller& teller) {
+    find_ceilings(seconds, teller);
+    const auto start = std::chrono::steady_clock::now();
+    const double all = seconds * static_cast<double>(rows_.size());
+    for (int round = 0; round < kFewestRounds || Teller::since(start) < all; ++round) {
+      for (engine::Race& race : races_) race.round(runtime_.pool());
+      const double share = std::min(Teller::since(start) / all, (round + 1.0) / kFewestRounds);
+      teller.tell(fmt::format("threads {}, round {}", runtime_.threads(), round + 1),
+                  std::min(share, 0.99) * static_cast<double>(rows_.size()));
+    }
+    teller.finished(static_cast<double>(rows_.size()));
+    for (std::size_t i = 0; i < rows_.size(); ++i) fill_in(rows_[i], races_[i]);
+    return rows_;
+  }
+
+ private:
+  engine::Race race(const Row& row, const engine::StateMemory& memory) {
+    const kernels::StateSpan span = memory.span();
+    kernels::OptimizerOps& ops = runtime_.host_optimizer();
+    std::vector<engine::StreamedPlane> planes = memory.planes();
+    if (row.rule) {
+      return {[this, span, &ops, rule = *row.rule] {
+                const kernels::StepScale scale{.gradient_scale = 0.9f};
+                ops.update(span, optim::step_numbers(rule, 1e-3, ++step_, true, 0), &scale);
+              },
+              planes};
+    }
+    const engine::StreamedPlane gradient = planes.back();
+    if (row.name == "square_sums") {
+      partials_.resize(static_cast<std::size_t>(kernels::norm_blocks(span.count)));
+      return {[this, span, &ops] {
+                ops.square_sums(partials_.data(), span.gradient, span.gradient_type, span.count);
+              },
+              {gradient}};
+    }
+    auto* sum = static_cast<float*>(span.first);
+    return {
+        [span, &ops, sum] { ops.add_gradient(sum, span.gradient, span.gradient_type, span.count); },
+        {{.data = reinterpret_cast<std::byte*>(sum), .bytes = 4 * span.count}, gradient}};
+  }
+
+  // Rows whose planes have the same sizes have the same rivals.
+  void find_ceilings(double seconds, Teller& teller) {
+    std::map<std::vector<Bytes>, std::vector<engine::StreamVariant>> known;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      teller.tell(fmt::format("threads {}, ceiling of {} {}", runtime_.threads(), rows_[i].name,
+                              kernels::name_of(rows_[i].format)));
+      memories_[i].fill(runtime_.pool());
+      std::vector<Bytes> sizes;
+      for (const engine::StreamedPlane& plane : races_[i].planes()) sizes.push_back(plane.bytes);
+      auto& rivals = known[sizes];
+      if (rivals.empty()) rivals = races_[i].find_rivals(runtime_.pool(), seconds);
+      races_[i].set_rivals(rivals);
+      teller.finished(1);
+    }
+  }
+
+  void fill_in(Row& row, const engine::Race& race) const {
+    const auto count = static_cast<double>(parameters_);
+    row.ns_per_parameter = race.seconds() / count * 1e9;
+    row.bytes_per_parameter = race.bytes_moved() / count;
+    row.gb_per_second = race.bytes_moved() / race.seconds() * 1e-9;
+    row.share_of_ceiling = race.share_of_ceiling();
+    row.ceiling = race.ceiling();
+    row.passes = race.passes();
+  }
+
+  engine::Runtime runtime_;
+  std::int64_t parameters_;
+  std::int64_t step_ = 0;
+  std::vector<Row> rows_;
+  std::vector<double> partials_;
+  std::vector<engine::StateMemory> memories_;
+  std::vector<engine::Race> races_;  // they point into this object
+};
+
+Json to_json(const Row& row, const std::string& isa) {
+  Json json;
+  if (row.rule) {
+    json = {{"rule", row.name}, {"format", kernels::name_of(row.format)}};
+  } else {
+    json = {{"pass", row.name}};
+  }
+  json["threads"] = row.threads;
+  json["isa"] = isa;
+  json["ns_per_parameter"] = row.ns_per_parameter;
+  json["gb_per_second"] = row.gb_per_second;
+  json["bytes_per_parameter"] = row.bytes_per_parameter;
+  json["share_of_ceiling"] = row.share_of_ceiling;
+  return json;
+}
+
+// As the system says it, "32768K"; 0 where it does not.
+Bytes last_cache() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
+  Bytes kib = 0;
+  file >> kib;
+  return kib * kKiB;
+}
+
+std::string to_text(const std::vector<Row>& rows, std::int64_t parameters, const std::string& isa) {
+  std::size_t fewest = rows.front().passes;
+  Bytes least = bytes_of({rows.front()}, parameters);
+  for (const Row& row : rows) {
+    fewest = std::min(fewest, row.passes);
+    least = std::min(least, bytes_of({row}, parameters));
+  }
+  std::string text = fmt::format(
+      "{} parameters with bf16 weights and gradients, instruction set {}.\n"
+      "Medians of {} passes or more, rows in turns. The ceiling is the fastest of {} ways to read\n"
+      "and write the same bytes with the same threads; each pass is compared with its "
+      "neighbour.\n\n"
+      "{:12} {:6} {:>7} {:>12} {:>8} {:>6} {:>10}  {}\n",
+      format_count(parameters), isa, fewest, engine::stream_variants().size(), "rule", "format",
+      "threads", "s per 1 B", "GB/s", "B each", "of ceiling", "the ceiling's way");
+  for (const Row& row : rows) {
+    text +=
+        fmt::format("{:12} {:6} {:7} {:12.4f} {:8.1f} {:6.2f} {:10.3f}  {}\n", row.name,
+                    row.rule ? kernels::name_of(row.format) : "", row.threads, row.ns_per_parameter,
+                    row.gb_per_second, row.bytes_per_parameter, row.share_of_ceiling, row.ceiling);
+  }
+  if (const Bytes cache = last_cache(); least < 4 * cache) {
+    text += fmt::format(
+        "\nThe smallest row has {} of planes, the last cache {}: this is not the speed of memory. "
+        "Give more --parameters.\n",
+        format_bytes(least), format_bytes(cache));
+  }
+  return text;
+}
+
+}  // namespace
+
+BenchResult bench_optimizer(const OptimizerBenchOptions& options,
+                            const std::function<void(const BenchProgress&)>& progress) {
+  const std::vector<Row> wanted = rows_of(options);
+  const std::vector<int> threads = threads_of(options);
+  const std::int64_t parameters = parameters_of(options, wanted);
+  if (!(options.seconds >= 0 && options.seconds <= 3600)) {
+    throw ConfigError(fmt::format("--seconds {}: expected 0 to 3600", options.seconds));
+  }
+  Teller teller(2 * wanted.size() * threads.size(), progress);
+  std::vector<Row> rows;
+  for (const int count : threads) {
+    for (Row& row : OptimizerBench(wanted, count, parameters).run(options.seconds, teller)) {
+      rows.push_back(std::move(row));
+    }
+  }
+  teller.tell("done");
+  const std::string isa = kernels::isa_in_use();
+  Json json = {{"parameters", parameters}, {"rows", Json::array()}, {"gradients", Json::array()}};
+  for (const Row& row : rows) {
+    json[row.rule ? "rows" : "gradients"].push_back(to_json(row, isa));
+  }
+  return {.text = to_text(rows, parameters, isa), .json = json.dump(2)};
+}
+
+}  // namespace ebb

@@ -1,0 +1,87 @@
+#include "engine/bench/state_memory.h"
+
+#include <cstring>
+
+#include "base/rng.h"
+
+namespace ebb::engine {
+namespace {
+
+Bytes whole_lines(Bytes bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+// Where the parts behind the weights start, and where all ends.
+struct Parts {
+  Parts(const optim::StateKind& kind, std::int64_t count)
+      : state(whole_lines(2 * count)),
+        gradient(state + whole_lines(optim::state_bytes(kind, count))),
+        end(gradient + whole_lines(2 * count)) {}
+
+  Bytes state;
+  Bytes gradient;
+  Bytes end;
+};
+
+// Half to one and a half times `size`, of either sign.
+bf16 random_value(const CounterRng& random, std::int64_t index, double size) {
+  const std::uint64_t bits = random.bits(static_cast<std::uint64_t>(index));
+  const double value = size * (0.5 + static_cast<double>(bits >> 11) * 0x1p-53);
+  return to_bf16(static_cast<float>((bits & 1) != 0 ? value : -value));
+}
+
+}  // namespace
+
+Bytes StateMemory::bytes(const optim::StateKind& kind, std::int64_t count) {
+  return Parts(kind, count).end;
+}
+
+StateMemory::StateMemory(device::Device& device, const optim::StateKind& kind, std::int64_t count)
+    : kind_(kind), count_(count), buffer_(device.allocate_host(bytes(kind, count))) {}
+
+void StateMemory::fill(ThreadPool& pool) {
+  const Parts parts(kind_, count_);
+  std::byte* base = buffer_->data();
+  auto* weight = reinterpret_cast<bf16*>(base);
+  auto* gradient = reinterpret_cast<bf16*>(base + parts.gradient);
+  const CounterRng weights(1, 0);
+  const CounterRng gradients(1, 1);
+  const std::int64_t ranges = std::int64_t{16} * pool.slots();
+  pool.parallel_for(ranges, [&](std::int64_t range, int) {
+    for (std::int64_t i = count_ * range / ranges; i < count_ * (range + 1) / ranges; ++i) {
+      weight[i] = random_value(weights, i, 0.02);
+      gradient[i] = random_value(gradients, i, 1e-3);
+    }
+    const Bytes state = parts.gradient - parts.state;
+    const Bytes from = state * range / ranges;
+    std::memset(base + parts.state + from, 0,
+                static_cast<std::size_t>(state * (range + 1) / ranges - from));
+  });
+}
+
+kernels::StateSpan StateMemory::span() const {
+  const Parts parts(kind_, count_);
+  std::byte* base = buffer_->data();
+  kernels::StateSpan span =
+      optim::state_span(optim::planes(base + parts.state, kind_, count_), kind_, 0, count_);
+  span.weight = base;
+  span.gradient = base + parts.gradient;
+  return span;
+}
+
+std::vector<StreamedPlane> StateMemory::planes() const {
+  const kernels::StateSpan span = this->span();
+  std::vector<StreamedPlane> all;
+  const auto add = [&](void* plane, Bytes bytes) {
+    if (plane != nullptr) all.push_back({.data = static_cast<std::byte*>(plane), .bytes = bytes});
+  };
+  const Bytes moment = kernels::moment_plane_bytes(kind_.format, count_);
+  add(span.weight, 2 * count_);
+  add(span.low, 2 * count_);
+  add(span.first, moment);
+  add(span.second, moment);
+  add(span.scales, kind_.moments * kernels::state_blocks(count_));
+  add(buffer_->data() + Parts(kind_, count_).gradient, 2 * count_);
+  all.back().written = false;
+  return all;
+}
+
+}  // namespace ebb::engine

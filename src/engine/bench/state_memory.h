@@ -1,0 +1,40 @@
+// Parameters with weights, optimizer state and gradients in memory as the host tier has it, for
+// benchmarks: the state's planes lie as a chunk's do, with the weights before them and the
+// gradients behind.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "device/device.h"
+#include "engine/bench/streaming.h"
+#include "kernels/update.h"
+#include "optim/format.h"
+
+namespace ebb::engine {
+
+class StateMemory {
+ public:
+  // What all planes take. Weights and gradients are bf16.
+  static Bytes bytes(const optim::StateKind& kind, std::int64_t count);
+
+  // Throws DeviceError that says how much was wanted. `device` outlives it.
+  StateMemory(device::Device& device, const optim::StateKind& kind, std::int64_t count);
+
+  // Random weights and gradients of sizes that training has, and the state of a start. The pool's
+  // threads touch the pages first.
+  void fill(ThreadPool& pool);
+
+  kernels::StateSpan span() const;
+  // Every plane that an update of the span moves.
+  std::vector<StreamedPlane> planes() const;
+
+ private:
+  optim::StateKind kind_;
+  std::int64_t count_;
+  std::unique_ptr<device::Buffer> buffer_;
+};
+
+}  // namespace ebb::engine
