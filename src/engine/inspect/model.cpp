@@ -10,6 +10,7 @@
 #include "engine/generation_settings.h"
 #include "engine/inspect/report.h"
 #include "engine/model_tokenizer.h"
+#include "optim/format.h"
 
 namespace ebb::engine {
 namespace {
@@ -45,11 +46,19 @@ void add_shapes(Report& report, const model::Config& c) {
 
 void add_needs(Report& report, const model::Config& config) {
   const std::int64_t count = model::parameters_of(config).count();
-  report.line("  weights in bf16 take {}; training state (exact) {} more", format_bytes(2 * count),
-              format_bytes(10 * count));
+  const auto state = [&](optim::StateFormat format) {
+    return static_cast<Bytes>(optim::state_bytes_per_parameter({.format = format}) *
+                              static_cast<double>(count));
+  };
+  using enum optim::StateFormat;
+  report.line("  weights in bf16 take {}; training state (exact) {} more, in bf16 {}, in int8 {}",
+              format_bytes(2 * count), format_bytes(state(exact)), format_bytes(state(bf16)),
+              format_bytes(state(int8)));
   report.json["needs"] = {{"weight_bytes_bf16", 2 * count},
                           {"weight_bytes_fp32", 4 * count},
-                          {"training_state_bytes", 10 * count}};
+                          {"training_state_bytes", state(exact)},
+                          {"training_state_bytes_bf16", state(bf16)},
+                          {"training_state_bytes_int8", state(int8)}};
 }
 
 void add_verdict(Report& report, const Obstacles& obstacles) {
