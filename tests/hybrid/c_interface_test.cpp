@@ -115,7 +115,7 @@ TEST(CInterface, ErrorsAreTexts) {
   refused(nullptr, "null pointer");
   refused("{", "settings");
   refused("[]", "JSON object");
-  refused(R"({"speed": 9})", "\"speed\": there is none");
+  refused(R"({"speed": 9})", "'speed': there is none");
   refused(R"({"threads": 1.5})", "threads");
   refused(R"({"threads": "2"})", "threads");
   refused(R"({"seed": -1})", "seed");

@@ -132,7 +132,7 @@ TEST(Turns, GradientsAreReadyOnceEachAndWeightsAreAwaited) {
     for (std::size_t t = 0; t < loop.tensors.size(); ++t) loop.make_gradient(t, 1);
     for (std::int64_t p = 0; p < 5; ++p) optimizer.gradient_ready(p, nullptr);
     EXPECT_REFUSED(ConfigError, "second time", optimizer.gradient_ready(2, nullptr));
-    EXPECT_REFUSED(ConfigError, "\"head\" is missing", optimizer.step(1e-3, 1, nullptr));
+    EXPECT_REFUSED(ConfigError, "'head' is missing", optimizer.step(1e-3, 1, nullptr));
     EXPECT_REFUSED(ConfigError, "between steps", optimizer.weights_changed(nullptr));
     EXPECT_REFUSED(ConfigError, "in use",
                    optimizer.set_gradient(0, loop.tensors[0].gradient.data()));

@@ -11,8 +11,8 @@ namespace {
 
 struct Place {
   std::string states = "stream";
-  std::optional<double> offload;
-  std::optional<double> host;
+  std::optional<double> offload{};
+  std::optional<double> host{};
   std::int64_t chunk = 4096;
   Bytes window = 0;
   int threads = 2;

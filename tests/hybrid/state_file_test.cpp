@@ -12,6 +12,7 @@
 #include "io/fault_file_system.h"
 #include "io/posix_file_system.h"
 #include "io/temp_folder.h"
+#include "optim/convert.h"
 
 namespace ebb::hybrid {
 namespace {
@@ -116,22 +117,61 @@ TEST_F(StateFileTest, FilesOfEveryPlacementAreTheSameBytes) {
   }
 }
 
-// Exact holds what the compact formats widen to; on the way back nothing is lost.
+// Moments of a tensor as fp32.
+struct Moments {
+  std::vector<float> first;
+  std::vector<float> second;
+};
+Moments widened(Optimizer& optimizer, int p) {
+  StateStore& store = optimizer.store();
+  const optim::StateKind kind = store.kind_of(p);
+  const std::int64_t count = store.parameters()[static_cast<std::size_t>(p)].count;
+  std::vector<std::byte> state(static_cast<std::size_t>(optim::state_bytes(kind, count)));
+  for (const Plane plane : moment_planes(kind)) {
+    store.read(plane, p, 0, count, state.data() + plane_start(plane, kind, count));
+  }
+  Moments moments{std::vector<float>(static_cast<std::size_t>(count)),
+                  std::vector<float>(static_cast<std::size_t>(count))};
+  optim::widen_moments(
+      optim::state_span(optim::planes(state.data(), kind, count), kind, 0, count),
+      moments.first.data(), moments.second.data());
+  return moments;
+}
+// Rounded to the format, a tensor at a time: what is stored of them, widened again.
+Moments rounded(const Moments& moments, kernels::StateFormat format) {
+  const auto count = static_cast<std::int64_t>(moments.first.size());
+  const optim::StateKind kind{.format = format};
+  std::vector<std::byte> state(static_cast<std::size_t>(optim::state_bytes(kind, count)));
+  const kernels::StateSpan span =
+      optim::state_span(optim::planes(state.data(), kind, count), kind, 0, count);
+  Moments result = moments;
+  optim::narrow_moments(moments.first.data(), moments.second.data(), span);
+  optim::widen_moments(span, result.first.data(), result.second.data());
+  return result;
+}
+
 TEST_F(StateFileTest, FormatsConvert) {
-  for (const std::string format : {"bf16", "int8"}) {
-    Training compact(settings_of("host", format));
-    compact.steps(1, 3);
-    compact.optimizer.save(files, path("compact"));
-    Training exact(settings_of("stream", "exact"));
-    exact.optimizer.load(files, path("compact"), nullptr);
-    EXPECT_EQ(exact.optimizer.store().weights_digest(), compact.optimizer.store().weights_digest());
-    exact.optimizer.save(files, path("exact"));
-    Training back(settings_of("resident", format, 1, 8192));
-    back.optimizer.load(files, path("exact"), nullptr);
-    EXPECT_EQ(back.digests(), compact.digests()) << format;
-    back.steps(4, 5);
-    compact.steps(4, 5);
-    EXPECT_EQ(back.digests(), compact.digests()) << format << ", later";
+  using kernels::StateFormat;
+  const std::vector<StateFormat> formats = {StateFormat::exact, StateFormat::bf16,
+                                            StateFormat::int8};
+  for (const StateFormat from : formats) {
+    for (const StateFormat to : formats) {
+      Training first(settings_of("host", std::string(kernels::name_of(from))));
+      first.steps(1, 3);
+      first.optimizer.save(files, path());
+      Training second(settings_of("stream", std::string(kernels::name_of(to)), 0.7, 8192));
+      second.optimizer.load(files, path(), nullptr);
+      EXPECT_EQ(second.optimizer.store().weights_digest(),
+                first.optimizer.store().weights_digest());
+      for (int p = 0; p < static_cast<int>(first.loop.tensors.size()); ++p) {
+        const Moments before = widened(first.optimizer, p);
+        const Moments expected = from == to ? before : rounded(before, to);
+        const Moments found = widened(second.optimizer, p);
+        EXPECT_EQ(found.first, expected.first) << name_of(from) << " to " << name_of(to);
+        EXPECT_EQ(found.second, expected.second) << name_of(from) << " to " << name_of(to);
+      }
+      second.steps(4, 4);
+    }
   }
 }
 
@@ -173,7 +213,7 @@ TEST_F(StateFileTest, WhatIsNotTheStateChangesNothing) {
   renamed[1].name = "gain";
   Training with_other_name(settings_of("host"), renamed);
   std::filesystem::copy_file(path(), path("other_name"));
-  expect_refused(with_other_name, "other_name", "\"gain.weight\"");
+  expect_refused(with_other_name, "other_name", "'gain.weight'");
   auto longer = small_shapes();
   longer[1].count += 1;
   Training with_other_size(settings_of("host"), longer);
