@@ -148,10 +148,9 @@ class Model {
  private:
   enum : std::int64_t { kIn, kInBias, kOut, kOutBias };
 
-  std::vector<Tensor> tensors_ = {Tensor("in.weight", kHidden * kInputs, true),
-                                  Tensor("in.bias", kHidden, false),
-                                  Tensor("out.weight", kHidden, true),
-                                  Tensor("out.bias", 1, false)};
+  std::vector<Tensor> tensors_ = {
+      Tensor("in.weight", kHidden* kInputs, true), Tensor("in.bias", kHidden, false),
+      Tensor("out.weight", kHidden, true), Tensor("out.bias", 1, false)};
   std::vector<float> hidden_;
   std::vector<float> probability_;
 };
@@ -180,7 +179,8 @@ Result train(const ebb::HybridOptimizer::Settings& settings) {
   const auto traffic = optimizer.traffic();
   std::printf("%-9s offloaded %5.1f%%   loss %.4f to %.4f   moved a step: %s up, %s down\n",
               settings.states.c_str(),
-              100.0 * static_cast<double>(placement.streamed_parameters + placement.host_parameters) /
+              100.0 *
+                  static_cast<double>(placement.streamed_parameters + placement.host_parameters) /
                   static_cast<double>(placement.resident_parameters +
                                       placement.streamed_parameters + placement.host_parameters),
               result.first_loss, result.last_loss, ebb::format_bytes(traffic.up / kSteps).c_str(),

@@ -68,7 +68,8 @@ class HybridOptimizer {
     // Of all parameters, part of the above, those that the CPU updates while the rest is streamed.
     // 0 with stream, all that leaves with host.
     std::optional<double> host_fraction{};
-    std::int64_t chunk_parameters = 4 << 20;  // moved and updated at a time
+    // Moved and updated at a time; 0: a 64th of all, at least 16 Ki and at most 4 Mi.
+    std::int64_t chunk_parameters = 0;
     Bytes window = 0;  // of device memory that states are streamed through; 0: four chunks' worth
     // Limits on what the optimizer itself holds; none means what the machine has.
     std::optional<Bytes> device_memory{};
@@ -82,7 +83,7 @@ class HybridOptimizer {
     std::int64_t step = 0;  // steps applied so far, this one included
     double norm = 0;        // of all gradients together, before clipping
     double clip_factor = 1;
-    bool applied = true;  // false: the norm is not finite, and nothing was touched
+    bool applied = true;          // false: the norm is not finite, and nothing was touched
     std::int64_t first_bad = -1;  // then the first parameter that makes it so
   };
 

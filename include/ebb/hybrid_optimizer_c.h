@@ -40,9 +40,9 @@ struct ebb_hybrid_placement {
 
 const char* ebb_hybrid_error(void);
 
-// `settings` is a JSON object of HybridOptimizer::Settings' fields by name, those of the rule beside
-// them: {"rule": "adamw", "weight_decay": 0.1, "states": "stream", "device": "cuda"}. Null on
-// failure.
+// `settings` is a JSON object of HybridOptimizer::Settings' fields by name, those of the rule
+// beside them: {"rule": "adamw", "weight_decay": 0.1, "states": "stream", "device": "cuda"}. Null
+// on failure.
 ebb_hybrid* ebb_hybrid_create(const char* settings, const ebb_hybrid_parameter* parameters,
                               int64_t count, void* stream);
 void ebb_hybrid_destroy(ebb_hybrid* optimizer);

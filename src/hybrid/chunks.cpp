@@ -37,8 +37,7 @@ std::vector<Chunk> cut_chunks(const std::vector<Parameter>& parameters, const Ch
     std::int64_t done = 0;
     while (done < parameter.count) {
       const auto found = open.find(types);
-      const std::int64_t start =
-          found == open.end() ? 0 : align_up(chunks[found->second].count);
+      const std::int64_t start = found == open.end() ? 0 : align_up(chunks[found->second].count);
       const std::int64_t room = choices.chunk_parameters - start;
       const std::int64_t left = parameter.count - done;
       const std::int64_t count =

@@ -27,7 +27,7 @@ struct Chunk {
   DType gradient_type = DType::bf16;
   std::int64_t count = 0;  // with the gaps that align its parts
   std::int64_t parameters = 0;
-  std::vector<Part> parts;
+  std::vector<Part> parts{};
 
   Bytes state_bytes() const { return optim::state_bytes(kind, count); }
   Bytes weight_bytes() const { return count * size_of(kind.weight_type); }

@@ -34,8 +34,7 @@ void HybridOptimizer::set_gradient(std::int64_t parameter, const void* gradient)
 void HybridOptimizer::gradient_ready(std::int64_t parameter, void* stream) {
   body_->optimizer.gradient_ready(parameter, stream);
 }
-HybridOptimizer::StepReport HybridOptimizer::step(double learning_rate, double clip,
-                                                  void* stream) {
+HybridOptimizer::StepReport HybridOptimizer::step(double learning_rate, double clip, void* stream) {
   return body_->optimizer.step(learning_rate, clip, stream);
 }
 void HybridOptimizer::wait_for_weight(std::int64_t parameter, void* stream) {
@@ -52,11 +51,7 @@ void HybridOptimizer::load(const std::string& path, void* stream) {
 void HybridOptimizer::read_master(std::int64_t parameter, std::span<float> to) {
   body_->optimizer.read_master(parameter, to);
 }
-std::string HybridOptimizer::weights_digest() {
-  return body_->optimizer.store().weights_digest();
-}
-std::string HybridOptimizer::moments_digest() {
-  return body_->optimizer.store().moments_digest();
-}
+std::string HybridOptimizer::weights_digest() { return body_->optimizer.store().weights_digest(); }
+std::string HybridOptimizer::moments_digest() { return body_->optimizer.store().moments_digest(); }
 
 }  // namespace ebb

@@ -17,9 +17,9 @@ using device::StreamKind;
 Optimizer::Optimizer(const Settings& settings,
                      const std::vector<HybridOptimizer::Parameter>& parameters, void* stream,
                      std::uint64_t slow_lanes_seed)
-    : choices_(parse_settings(settings)),
+    : parameters_(check_parameters(parameters)),
+      choices_(parse_settings(settings, total_count(parameters_))),
       info_{.rule = choices_.rule, .format = choices_.format, .seed = settings.seed, .step = 0},
-      parameters_(check_parameters(parameters)),
       chunks_(cut_chunks(parameters_, choices_)),
       pool_(settings.threads > 0 ? settings.threads : usable_cpus()),
       device_(device::create_device(settings.device)),
@@ -111,8 +111,8 @@ void Optimizer::clear_states() {
 
 Optimizer::Turn& Optimizer::turn(std::int64_t parameter) {
   if (parameter < 0 || parameter >= parameters()) {
-    throw ConfigError(fmt::format("parameter {}: there are {}, counted from 0", parameter,
-                                  parameters()));
+    throw ConfigError(
+        fmt::format("parameter {}: there are {}, counted from 0", parameter, parameters()));
   }
   return turns_[static_cast<std::size_t>(parameter)];
 }
@@ -213,8 +213,8 @@ void Optimizer::wait_for_weight(std::int64_t parameter, void* stream) {
 
 void Optimizer::wait() {
   issue([&] {
-    for (device::Stream* lane : {gradients_.get(), compute_.get(), in_.get(), out_.get(),
-                                 host_.get(), weights_.get()}) {
+    for (device::Stream* lane :
+         {gradients_.get(), compute_.get(), in_.get(), out_.get(), host_.get(), weights_.get()}) {
       lane->synchronize();
     }
   });

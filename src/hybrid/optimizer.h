@@ -116,9 +116,9 @@ class Optimizer {
               const Numbers& numbers, const kernels::StepScale* scale);
 
   // Declared in the order that they need each other; lanes last, as their end waits for the work.
+  std::vector<Parameter> parameters_;
   Choices choices_;
   StateInfo info_;
-  std::vector<Parameter> parameters_;
   std::vector<Chunk> chunks_;
   ThreadPool pool_;
   std::unique_ptr<device::Device> device_;

@@ -115,7 +115,13 @@ void check_overlaps(const std::vector<Parameter>& all) {
 
 }  // namespace
 
-Choices parse_settings(const Settings& s) {
+std::int64_t total_count(const std::vector<Parameter>& parameters) {
+  std::int64_t total = 0;
+  for (const Parameter& parameter : parameters) total += parameter.count;
+  return total;
+}
+
+Choices parse_settings(const Settings& s, std::int64_t parameters) {
   Choices choices;
   choices.rule = make_rule(s.rule);
   choices.format = optim::parse_state_format(s.state_format);
@@ -125,19 +131,26 @@ Choices parse_settings(const Settings& s) {
           "resident, stream or host");
   choices.offload_fraction = s.offload_fraction.value_or(s.states == "resident" ? 0 : 1);
   require_share("offload_fraction", choices.offload_fraction);
-  choices.host_fraction = s.host_fraction.value_or(s.states == "host" ? choices.offload_fraction : 0);
+  choices.host_fraction =
+      s.host_fraction.value_or(s.states == "host" ? choices.offload_fraction : 0);
   require_share("host_fraction", choices.host_fraction);
   require(choices.offload_fraction == 0 || s.states != "resident", "offload_fraction",
-          choices.offload_fraction, "0, or states stream or host, as states resident keeps them all");
+          choices.offload_fraction,
+          "0, or states stream or host, as states resident keeps them all");
   require(choices.host_fraction <= choices.offload_fraction, "host_fraction", choices.host_fraction,
           fmt::format("at most the offload_fraction {}, which it is a part of",
                       choices.offload_fraction));
   require(s.states != "host" || choices.host_fraction == choices.offload_fraction, "host_fraction",
-          choices.host_fraction, "none, or states stream: with states host, all that leaves is there");
+          choices.host_fraction,
+          "none, or states stream: with states host, all that leaves is there");
 
-  require(s.chunk_parameters >= 1 && s.chunk_parameters <= std::int64_t{1} << 40,
-          "chunk_parameters", s.chunk_parameters, "1 to 2^40");
-  choices.chunk_parameters = kernels::norm_blocks(s.chunk_parameters) * kernels::kNormBlock;
+  require(s.chunk_parameters >= 0 && s.chunk_parameters <= std::int64_t{1} << 40,
+          "chunk_parameters", s.chunk_parameters, "0 to 2^40");
+  // 40 MiB of exact state is past the link's latency by far; shares of a small model are kept, too.
+  const std::int64_t wanted = s.chunk_parameters > 0
+                                  ? s.chunk_parameters
+                                  : std::clamp<std::int64_t>(parameters / 64, 16 << 10, 4 << 20);
+  choices.chunk_parameters = kernels::norm_blocks(wanted) * kernels::kNormBlock;
   require(s.window >= 0, "window", s.window, "bytes, or 0 for four chunks' worth");
   require(s.device_memory.value_or(0) >= 0, "device_memory", s.device_memory.value_or(0), "bytes");
   require(s.host_memory.value_or(0) >= 0, "host_memory", s.host_memory.value_or(0), "bytes");

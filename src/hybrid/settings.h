@@ -24,8 +24,9 @@ struct Choices {
   std::int64_t chunk_parameters = 0;  // a multiple of the norm's block
 };
 
-// Throws ConfigError that names the setting, the value and what was expected.
-Choices parse_settings(const Settings& settings);
+// For so many parameters. Throws ConfigError that names the setting, the value and what was
+// expected.
+Choices parse_settings(const Settings& settings, std::int64_t parameters);
 
 // A parameter as the caller gave it, with what follows from it.
 struct Parameter {
@@ -41,6 +42,8 @@ struct Parameter {
   Bytes weight_bytes() const { return count * size_of(weight_type); }
   Bytes gradient_bytes() const { return count * size_of(gradient_type); }
 };
+
+std::int64_t total_count(const std::vector<Parameter>& parameters);
 
 // Throws ConfigError for an empty list, for names that are missing or there twice, and for memory
 // that is null, misaligned, empty or shared.

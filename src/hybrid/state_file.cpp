@@ -48,7 +48,8 @@ StoredType type_of(Plane plane, const optim::StateKind& kind) {
 checkpoint::TensorSpec spec_of(const Parameter& parameter, Plane plane,
                                const optim::StateKind& kind) {
   const StoredType type = type_of(plane, kind);
-  return {tensor_name(parameter.name, plane), type,
+  return {tensor_name(parameter.name, plane),
+          type,
           {plane_bytes(plane, kind, parameter.count) / checkpoint::size_of(type)}};
 }
 
@@ -199,10 +200,10 @@ void StateFile::check_tensors(const StateStore& store) const {
                          "parameters",
                          in_quotes(spec.name), checkpoint::name_of(spec.type),
                          fmt::join(spec.shape, ", "),
-                         found == nullptr ? std::string("none")
-                                          : fmt::format("{} of shape [{}]",
-                                                        checkpoint::name_of(found->type),
-                                                        fmt::join(found->shape, ", "))));
+                         found == nullptr
+                             ? std::string("none")
+                             : fmt::format("{} of shape [{}]", checkpoint::name_of(found->type),
+                                           fmt::join(found->shape, ", "))));
     }
   }
   const auto& tensors = file_.tensors();
@@ -256,9 +257,8 @@ void StateFile::load(StateStore& store) const {
       });
     }
     if (from.format == to.format) continue;
-    for_pieces(parameter.count, [&](std::int64_t first, std::int64_t n) {
-      convert(store, p, first, n);
-    });
+    for_pieces(parameter.count,
+               [&](std::int64_t first, std::int64_t n) { convert(store, p, first, n); });
   }
 }
 

@@ -67,23 +67,22 @@ void StateStore::read(Plane plane, int parameter, std::int64_t first, std::int64
 void StateStore::write(Plane plane, int parameter, std::int64_t first, std::int64_t count,
                        const void* from) {
   const optim::StateKind kind = kind_of(parameter);
-  for_ranges(
-      parameter, first, count,
-      [&](int c, const Part& part, std::int64_t in_part, std::int64_t in, std::int64_t n) {
-        const std::byte* source =
-            static_cast<const std::byte*>(from) + plane_bytes(plane, kind, in);
-        const Bytes bytes = plane_bytes(plane, kind, n);
-        if (plane != Plane::weight) {
-          return stream_.copy_now(address(plane, c, part.in_chunk + in_part), source, bytes);
-        }
-        stream_.copy_now(parameters_[at(parameter)].weight +
-                             plane_bytes(plane, kind, part.in_parameter + in_part),
-                         source, bytes);
-        if (std::byte* copies = memory_.home(at(c)).weight) {
-          stream_.copy_now(copies + plane_bytes(plane, kind, part.in_chunk + in_part), source,
-                           bytes);
-        }
-      });
+  for_ranges(parameter, first, count,
+             [&](int c, const Part& part, std::int64_t in_part, std::int64_t in, std::int64_t n) {
+               const std::byte* source =
+                   static_cast<const std::byte*>(from) + plane_bytes(plane, kind, in);
+               const Bytes bytes = plane_bytes(plane, kind, n);
+               if (plane != Plane::weight) {
+                 return stream_.copy_now(address(plane, c, part.in_chunk + in_part), source, bytes);
+               }
+               stream_.copy_now(parameters_[at(parameter)].weight +
+                                    plane_bytes(plane, kind, part.in_parameter + in_part),
+                                source, bytes);
+               if (std::byte* copies = memory_.home(at(c)).weight) {
+                 stream_.copy_now(copies + plane_bytes(plane, kind, part.in_chunk + in_part),
+                                  source, bytes);
+               }
+             });
 }
 
 void StateStore::take_weights() {

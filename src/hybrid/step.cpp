@@ -28,16 +28,16 @@ void Optimizer::gradient_ready(std::int64_t parameter, void* stream) {
   }
   check_failure();
   // Known to the device while copies of it are queued; the memory may be another's next time.
-  const auto known = device_->adopt_device_memory(const_cast<std::byte*>(of.gradient),
-                                                  of.gradient_bytes());
+  const auto known =
+      device_->adopt_device_memory(const_cast<std::byte*>(of.gradient), of.gradient_bytes());
   issue([&] {
     start_fetching();
     foreign(stream).record(*turn.ready);
     compute_->wait(*turn.ready);
-    queue(*compute_, [this, &of, gradient = of.gradient,
-                      to = memory_.squares() + turn.first_square] {
-      device_ops_->square_sums(to, gradient, of.gradient_type, of.count);
-    });
+    queue(*compute_,
+          [this, &of, gradient = of.gradient, to = memory_.squares() + turn.first_square] {
+            device_ops_->square_sums(to, gradient, of.gradient_type, of.count);
+          });
     send_gradients(parameter);
   });
   turn.is_ready = true;
@@ -59,9 +59,8 @@ void Optimizer::send_gradients(std::int64_t parameter) {
       const Bytes element = size_of(of.gradient_type);
       queue(*gradients_,
             [this, to = memory_.home(cell.chunk).gradient + part.in_chunk * element,
-             from = of.gradient + part.in_parameter * element, bytes = part.count * element] {
-              copy_down(*gradients_, to, from, bytes);
-            });
+             from = of.gradient + part.in_parameter * element,
+             bytes = part.count * element] { copy_down(*gradients_, to, from, bytes); });
       --cell.gradients_missing;
     }
     if (cell.gradients_missing == 0) gradients_->record(*cell.down);
@@ -142,9 +141,8 @@ optim::Norm Optimizer::find_norm(double clip) {
   // The CPU's last step has long ended: its weights were waited for. Making sure of it bounds how
   // far events can be recorded ahead of who waits for them.
   host_ended_->synchronize();
-  queue(*compute_, [this] {
-    copy_down(*compute_, memory_.host_squares(), memory_.squares(), 8 * squares_);
-  });
+  queue(*compute_,
+        [this] { copy_down(*compute_, memory_.host_squares(), memory_.squares(), 8 * squares_); });
   compute_->record(*norm_known_);
   norm_known_->synchronize();
   check_failure();

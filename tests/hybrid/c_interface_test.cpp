@@ -1,8 +1,10 @@
 // The functions of C linkage do what the class does, and turn its errors into texts.
 #include <gtest/gtest.h>
 
+#include <dlfcn.h>
+
 #include <array>
-#include <cstring>
+#include <memory>
 
 #include "ebb/hybrid_optimizer.h"
 #include "ebb/hybrid_optimizer_c.h"
@@ -56,8 +58,8 @@ TEST(CInterface, StepsSavesAndLoadsAsTheClassDoes) {
       of_class.make_gradient(static_cast<std::size_t>(p), step);
       loop.make_gradient(static_cast<std::size_t>(p), step);
       expected.gradient_ready(p);
-      ASSERT_EQ(ebb_hybrid_set_gradient(
-                    found, p, loop.tensors[static_cast<std::size_t>(p)].gradient.data()),
+      ASSERT_EQ(ebb_hybrid_set_gradient(found, p,
+                                        loop.tensors[static_cast<std::size_t>(p)].gradient.data()),
                 0);
       ASSERT_EQ(ebb_hybrid_gradient_ready(found, p, nullptr), 0) << ebb_hybrid_error();
     }
@@ -129,6 +131,38 @@ TEST(CInterface, ErrorsAreTexts) {
   EXPECT_EQ(ebb_hybrid_save(made, nullptr), 1);
   EXPECT_EQ(ebb_hybrid_wait(nullptr), 1);
   ebb_hybrid_destroy(made);
+}
+
+// What a program that loads the shared library does: it finds every function there, and they work.
+TEST(SharedLibrary, HasTheFunctionsOfTheHeader) {
+  const std::unique_ptr<void, int (*)(void*)> library(
+      dlopen(EBB_HYBRID_LIBRARY, RTLD_NOW | RTLD_LOCAL), &dlclose);
+  ASSERT_NE(library, nullptr) << dlerror();
+  for (const char* name : {"error", "create", "destroy", "set_gradient", "gradient_ready", "step",
+                           "wait_for_weight", "wait", "weights_changed", "save", "load",
+                           "read_master", "placement_of", "traffic", "digests"}) {
+    EXPECT_NE(dlsym(library.get(), (std::string("ebb_hybrid_") + name).c_str()), nullptr) << name;
+  }
+  const auto find = [&]<class Function>(Function*& to, const char* name) {
+    to = reinterpret_cast<Function*>(dlsym(library.get(), name));
+  };
+  decltype(ebb_hybrid_create)* create_there = nullptr;
+  decltype(ebb_hybrid_digests)* digests_there = nullptr;
+  decltype(ebb_hybrid_destroy)* destroy_there = nullptr;
+  find(create_there, "ebb_hybrid_create");
+  find(digests_there, "ebb_hybrid_digests");
+  find(destroy_there, "ebb_hybrid_destroy");
+  ASSERT_NE(create_there, &ebb_hybrid_create) << "found its own";
+  Loop loop(small_shapes());
+  const auto parameters = c_parameters(loop);
+  ebb_hybrid* made =
+      create_there("{}", parameters.data(), static_cast<std::int64_t>(parameters.size()), nullptr);
+  ASSERT_NE(made, nullptr);
+  std::array<char, 33> weights{};
+  std::array<char, 33> moments{};
+  EXPECT_EQ(digests_there(made, weights.data(), moments.data()), 0);
+  EXPECT_EQ(std::string(weights.data()).size(), 32u);
+  destroy_there(made);
 }
 
 }  // namespace

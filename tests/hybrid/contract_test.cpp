@@ -32,7 +32,7 @@ std::string error_of(const std::function<void()>& call) {
   return "no error";
 }
 
-#define EXPECT_REFUSED(Expected, part, call)                              \
+#define EXPECT_REFUSED(Expected, part, call)                                 \
   EXPECT_NE(error_of<Expected>([&] { call; }).find(part), std::string::npos) \
       << error_of<Expected>([&] { call; })
 
@@ -99,7 +99,7 @@ TEST(Registration, RefusesSettings) {
              s.state_format = "int8";
            }),
            "exact alone");
-  contains(with([](Settings& s) { s.chunk_parameters = 0; }), "chunk_parameters");
+  contains(with([](Settings& s) { s.chunk_parameters = -1; }), "chunk_parameters");
   contains(with([](Settings& s) { s.window = 100; }), "window");
   contains(with([](Settings& s) { s.threads = -1; }), "threads");
   contains(with([](Settings& s) { s.device = "abacus"; }), "abacus");
@@ -251,8 +251,8 @@ TEST(WeightsChanged, StaleMastersAreForgotten) {
       Loop loop(shapes, 7);
       Optimizer optimizer(settings_of(states), loop.parameters(), nullptr);
       loop.seed = 99;  // the same gradients from now on
-      // Steps of rate 0 with zero gradients leave moments of zero, and low halves of the old weights
-      // by decay of nothing; a real step makes low halves that must go.
+      // Steps of rate 0 with zero gradients leave moments of zero, and low halves of the old
+      // weights by decay of nothing; a real step makes low halves that must go.
       step_once(optimizer, loop, 5);
       optimizer.wait();
       Loop loaded(shapes, 99);

@@ -141,8 +141,7 @@ class HandRun {
       span.gradient = tensor.gradient.data();
       span.gradient_type = dtype_of(tensor.shape.gradient_type);
       span.tensor_key = key_of(tensor.shape.name);
-      ops.update(span,
-                 optim::step_numbers(rule_, rate_of(step), step, tensor.shape.decays, seed_),
+      ops.update(span, optim::step_numbers(rule_, rate_of(step), step, tensor.shape.decays, seed_),
                  &norm.scale);
     }
     return norm;

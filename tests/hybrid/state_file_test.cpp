@@ -32,8 +32,8 @@ Settings settings_of(const std::string& states, const std::string& format = "exa
 struct Training {
   Loop loop;
   Optimizer optimizer;
-  explicit Training(const Settings& settings, const std::vector<TensorShape>& shapes = small_shapes(),
-               std::uint64_t seed = 7)
+  explicit Training(const Settings& settings,
+                    const std::vector<TensorShape>& shapes = small_shapes(), std::uint64_t seed = 7)
       : loop(shapes, seed), optimizer(settings, loop.parameters(), nullptr) {}
   void steps(std::int64_t first, std::int64_t last) {
     for (std::int64_t step = first; step <= last; ++step) step_once(optimizer, loop, step);
@@ -132,9 +132,8 @@ Moments widened(Optimizer& optimizer, int p) {
   }
   Moments moments{std::vector<float>(static_cast<std::size_t>(count)),
                   std::vector<float>(static_cast<std::size_t>(count))};
-  optim::widen_moments(
-      optim::state_span(optim::planes(state.data(), kind, count), kind, 0, count),
-      moments.first.data(), moments.second.data());
+  optim::widen_moments(optim::state_span(optim::planes(state.data(), kind, count), kind, 0, count),
+                       moments.first.data(), moments.second.data());
   return moments;
 }
 // Rounded to the format, a tensor at a time: what is stored of them, widened again.

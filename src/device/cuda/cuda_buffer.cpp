@@ -62,12 +62,12 @@ BorrowedCudaBuffer::BorrowedCudaBuffer(void* data, Bytes bytes, int device, Know
     cudaPointerAttributes found{};
     check(cudaPointerGetAttributes(&found, byte), "cudaPointerGetAttributes");
     if (found.type == cudaMemoryTypeDevice && found.device == device) continue;
-    throw ConfigError(
-        fmt::format("{} bytes at {} are not memory of GPU {}: {}. Put them there, or choose the "
-                    "GPU with CUDA_VISIBLE_DEVICES",
-                    bytes, data, device,
-                    found.type == cudaMemoryTypeDevice ? fmt::format("GPU {} has them", found.device)
-                                                       : "the driver knows no such memory"));
+    throw ConfigError(fmt::format(
+        "{} bytes at {} are not memory of GPU {}: {}. Put them there, or choose the "
+        "GPU with CUDA_VISIBLE_DEVICES",
+        bytes, data, device,
+        found.type == cudaMemoryTypeDevice ? fmt::format("GPU {} has them", found.device)
+                                           : "the driver knows no such memory"));
   }
   memory_.add({.begin = data_, .bytes = bytes, .on_device = true, .piece = bytes});
 }
