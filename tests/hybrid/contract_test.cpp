@@ -282,6 +282,26 @@ TEST(WeightsChanged, StaleMastersAreForgotten) {
   }
 }
 
+// States that were fetched for a step that was not made are in the window; new ones must not be
+// hidden by them.
+TEST(WeightsChanged, WhatWasFetchedBeforeIsForgottenToo) {
+  const auto run = [](const std::string& states) {
+    Loop loop(small_shapes());
+    Optimizer optimizer(settings_of(states), loop.parameters(), nullptr);
+    step_once(optimizer, loop, 1);
+    optimizer.wait();
+    for (std::size_t t = 0; t < loop.tensors.size(); ++t) {
+      std::fill(loop.tensors[t].gradient.begin(), loop.tensors[t].gradient.end(), std::byte{0x7f});
+      optimizer.gradient_ready(static_cast<std::int64_t>(t), nullptr);
+    }
+    EXPECT_FALSE(optimizer.step(1e-3, 1, nullptr).applied);
+    optimizer.weights_changed(nullptr);
+    step_once(optimizer, loop, 2);
+    return optimizer.store().weights_digest();
+  };
+  EXPECT_EQ(run("stream"), run("resident"));
+}
+
 TEST(Master, ReadsTheMasterOfAnySite) {
   Loop by_hand(small_shapes());
   HandRun expected(by_hand, optim::AdamW{}, kernels::StateFormat::exact, 0);
