@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -180,6 +181,16 @@ inline HybridOptimizer::StepReport step_once(Optimizer& optimizer, Loop& loop, s
     optimizer.gradient_ready(static_cast<std::int64_t>(t), nullptr);
   }
   return optimizer.step(rate_of(step), kClip, nullptr);
+}
+
+// A step that is not made: its gradients are NaN. Everything was waited for before.
+inline void fail_once(Optimizer& optimizer, Loop& loop) {
+  for (std::size_t t = 0; t < loop.tensors.size(); ++t) {
+    std::vector<std::byte>& gradient = loop.tensors[t].gradient;
+    std::fill(gradient.begin(), gradient.end(), std::byte{0xff});
+    optimizer.gradient_ready(static_cast<std::int64_t>(t), nullptr);
+  }
+  EXPECT_FALSE(optimizer.step(1e-3, kClip, nullptr).applied);
 }
 
 // Every plane of every tensor, bit by bit.

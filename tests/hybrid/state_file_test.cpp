@@ -102,6 +102,20 @@ TEST_F(StateFileTest, OtherRulesAndTypesResumeToo) {
   }
 }
 
+// States that were fetched for a step that was not made do not hide those of the file.
+TEST_F(StateFileTest, LoadsAfterAStepThatWasNotMade) {
+  Training whole(settings_of("stream"));
+  whole.steps(1, 2);
+  whole.optimizer.save(files, path());
+  Training other(settings_of("stream"), small_shapes(), 1234);
+  fail_once(other.optimizer, other.loop);
+  other.optimizer.load(files, path(), nullptr);
+  other.loop.seed = 7;
+  whole.steps(3, 3);
+  other.steps(3, 3);
+  EXPECT_EQ(other.digests(), whole.digests());
+}
+
 TEST_F(StateFileTest, FilesOfEveryPlacementAreTheSameBytes) {
   std::string expected;
   for (const std::string states : {"resident", "stream", "host"}) {
