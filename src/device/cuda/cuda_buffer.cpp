@@ -67,7 +67,7 @@ BorrowedCudaBuffer::BorrowedCudaBuffer(void* data, Bytes bytes, int device, Know
         "GPU with CUDA_VISIBLE_DEVICES",
         bytes, data, device,
         found.type == cudaMemoryTypeDevice ? fmt::format("GPU {} has them", found.device)
-                                           : "the driver knows no such memory"));
+                                           : "they are not device memory"));
   }
   memory_.add({.begin = data_, .bytes = bytes, .on_device = true, .piece = bytes});
 }
