@@ -6,7 +6,6 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/digest.h"
 #include "base/in_quotes.h"
@@ -198,12 +197,11 @@ void StateFile::check_tensors(const StateStore& store) const {
       refuse(file_.path(),
              fmt::format("expected {} as {} of shape [{}], found {}: the state is that of other "
                          "parameters",
-                         in_quotes(spec.name), checkpoint::name_of(spec.type),
-                         fmt::join(spec.shape, ", "),
+                         in_quotes(spec.name), checkpoint::name_of(spec.type), spec.shape.front(),
                          found == nullptr
                              ? std::string("none")
-                             : fmt::format("{} of shape [{}]", checkpoint::name_of(found->type),
-                                           fmt::join(found->shape, ", "))));
+                             : fmt::format("{} bytes as {} in {} dimensions", found->bytes,
+                                           checkpoint::name_of(found->type), found->shape.size())));
     }
   }
   const auto& tensors = file_.tensors();
