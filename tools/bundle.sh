@@ -6,7 +6,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$(cd "${1:-$root/build/release}" && pwd)
 bundle=$root/bundle
-programs=("$build/ebb" "$build/tests/gpu_tests" "$build/tests/engine_tests")
+programs=("$build/ebb" "$build/tests/gpu_tests" "$build/tests/engine_tests"
+  "$build/libebb_hybrid.so" "$build/examples/hybrid_optimizer/train_by_hand")
 limit=$((60 << 20))
 
 for program in "${programs[@]}"; do
@@ -22,6 +23,7 @@ for program in "${programs[@]}"; do
   strip -o "$bundle/bin/${program##*/}" "$program"
 done
 cp -r "$root/tests/golden" "$bundle/tests/golden"
+cp "$root/tools/gpu_hybrid.py" "$bundle/bin"
 
 # The machine has the C and C++ runtimes and CUDA's libraries; the latter are far too large anyway.
 machine='^(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)[.-]|^(libcu|libnv)'

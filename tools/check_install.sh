@@ -31,5 +31,9 @@ if [[ $found != "$expected" ]]; then
   echo "install: the example printed '$found', expected '$expected'"
   exit 1
 fi
+quietly cmake -S "$root/examples/hybrid_optimizer" -B "$work/by_hand" -G Ninja \
+  -DCMAKE_PREFIX_PATH="$work/prefix"
+quietly cmake --build "$work/by_hand"
+quietly "$work/by_hand/train_by_hand"
 quietly "$work/prefix/bin/ebb" --help
 echo "install: ok"

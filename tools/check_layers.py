@@ -23,13 +23,15 @@ ROOMS = {
     "text": ["io", "base"],
     "checkpoint": ["io", "memory", "base"],
     "dist": ["memory", "device", "base"],
+    "hybrid": ["optim", "checkpoint", "kernels", "memory", "device", "io", "base"],
 }
 ROOMS["engine"] = list(ROOMS)
 ROOMS["cli"] = []
 
-# Public headers that belong to base; the others are engine's to implement and cli's to use.
+# Public headers that belong to base; the others are engine's and hybrid's to implement and cli's to
+# use.
 COMMON_PUBLIC = {"ebb/error.h", "ebb/units.h"}
-ALL_PUBLIC = {"engine", "cli", "ebb", "python"}
+ALL_PUBLIC = {"engine", "hybrid", "cli", "ebb", "python"}
 
 # Headers of a library, and the only folders that may include them.
 FENCED = [

@@ -62,6 +62,18 @@ class Stream {
   virtual double busy_seconds() = 0;
 };
 
+// A stream that somebody else made and keeps, who calls Ebb as a library: on a GPU a queue of the
+// driver. The cpu device's callers have none; there it is the calling thread itself.
+class ForeignStream {
+ public:
+  virtual ~ForeignStream() = default;
+  // The point that the foreign work has come to. The event is one that compute streams record.
+  virtual void record(Event& event) = 0;
+  // What is queued there later starts after the event's last record, as of this call; on the cpu
+  // device the thread blocks until then.
+  virtual void wait(Event& event) = 0;
+};
+
 // Memory that is given back with the object. Not initialised beyond what the system does.
 class Buffer {
  public:
@@ -91,6 +103,13 @@ class Device {
   // Exact sizes; throws DeviceError that says how much was wanted.
   virtual std::unique_ptr<Buffer> allocate_device(Bytes bytes) = 0;
   virtual std::unique_ptr<Buffer> allocate_host(Bytes bytes) = 0;
+
+  // What callers of a library bring along; they keep it for as long as these objects live. `handle`
+  // is a cudaStream_t, null for the default stream; the cpu device looks at none.
+  virtual std::unique_ptr<ForeignStream> adopt_stream(void* handle) = 0;
+  // Memory of the device tier, of which no byte is adopted twice at a time: streams may then copy
+  // from and to it. Throws ConfigError where it is not this device's.
+  virtual std::unique_ptr<Buffer> adopt_device_memory(void* data, Bytes bytes) = 0;
 };
 
 // "cpu", "cuda", or "auto" for a GPU where there is one. Throws ConfigError for what this build

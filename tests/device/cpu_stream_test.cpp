@@ -83,6 +83,26 @@ TEST(CpuStream, CopiesNowBehindWhatWasSubmitted) {
   EXPECT_EQ(to, 2);
 }
 
+// The calling thread has done what it did, and blocks where a stream would wait.
+TEST(CallingThread, IsAStreamWithoutAQueue) {
+  CallingThread caller;
+  CpuStream stream("stream");
+  CpuEvent past;
+  CpuEvent done;
+  std::latch go(1);
+  bool ran = false;
+  caller.record(past);
+  stream.wait(past);
+  stream.submit([&] {
+    go.wait();
+    ran = true;
+  });
+  stream.record(done);
+  go.count_down();
+  caller.wait(done);
+  EXPECT_TRUE(ran);
+}
+
 TEST(Devices, WhatIsNotThereIsRefused) {
   EXPECT_THROW(create_device("tpu"), ConfigError);
   if (!cuda_available()) {

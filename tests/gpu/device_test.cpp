@@ -3,6 +3,7 @@
 #include <latch>
 #include <vector>
 
+#include "device/cuda/cuda_stream.h"
 #include "ebb/error.h"
 #include "gpu_test.h"
 
@@ -251,6 +252,42 @@ TEST_F(GpuDevice, StreamsRefuseEventsOfAnotherKind) {
   const auto cpu = create_device("cpu");
   const auto foreign = cpu->create_event(StreamKind::host);
   EXPECT_THROW(compute->wait(*foreign), DeviceError);
+}
+
+// What another user of the GPU brings: memory that copies may touch while it is adopted, and a
+// stream whose order is kept in both directions, also that of the default stream.
+TEST_F(GpuDevice, AdoptsMemoryAndStreamsOfOthers) {
+  const auto theirs = create_device("cuda");
+  const auto memory = theirs->allocate_device(kSize);
+  const auto busy = theirs->allocate_device(kSize);
+  const auto stream = theirs->create_stream(StreamKind::compute, "theirs");
+  const auto host = gpu().allocate_host(kMiB);
+  const auto down = gpu().create_stream(StreamKind::copy, "down");
+  const auto ready = gpu().create_event(StreamKind::compute);
+  const auto done = gpu().create_event(StreamKind::copy);
+  const auto copy = [&] { down->copy(host->data(), memory->data(), kMiB); };
+  EXPECT_THROW(down->submit(copy), DeviceError) << "nobody knows that memory";
+  {
+    const auto known = gpu().adopt_device_memory(memory->data(), kSize);
+    const auto foreign = gpu().adopt_stream(static_cast<CudaStream&>(*stream).handle());
+    occupy(*stream, *busy);
+    stream->submit([&] { stream->fill(memory->data(), 7, kMiB); });
+    foreign->record(*ready);
+    down->wait(*ready);
+    down->submit(copy);
+    down->record(*done);
+    foreign->wait(*done);
+    stream->submit([&] { stream->fill(memory->data(), 8, kMiB); });
+    gpu().adopt_stream(nullptr)->record(*ready);
+    down->wait(*ready);
+    down->synchronize();
+    EXPECT_EQ(static_cast<int>(host->data()[kMiB - 1]), 7);
+    stream->synchronize();
+    EXPECT_EQ(read(memory->data(), kMiB).back(), 8);
+  }
+  EXPECT_THROW(down->submit(copy), DeviceError) << "it was given back";
+  std::vector<std::byte> plain(4096);
+  EXPECT_THROW(gpu().adopt_device_memory(plain.data(), 4096), ConfigError);
 }
 
 // Time is the work's, not that of the waits before it nor of the thread that queues it.

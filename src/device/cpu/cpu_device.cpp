@@ -36,6 +36,14 @@ class MappedBuffer final : public Buffer {
   MappedBuffer& operator=(const MappedBuffer&) = delete;
 };
 
+class BorrowedBuffer final : public Buffer {
+ public:
+  BorrowedBuffer(void* data, Bytes bytes) {
+    data_ = static_cast<std::byte*>(data);
+    bytes_ = bytes;
+  }
+};
+
 }  // namespace
 
 std::string CpuDevice::name() const { return "the machine's processors"; }
@@ -59,6 +67,13 @@ std::unique_ptr<Buffer> CpuDevice::allocate_device(Bytes bytes) {
 }
 std::unique_ptr<Buffer> CpuDevice::allocate_host(Bytes bytes) {
   return std::make_unique<MappedBuffer>(bytes, "host");
+}
+
+std::unique_ptr<ForeignStream> CpuDevice::adopt_stream(void*) {
+  return std::make_unique<CallingThread>();
+}
+std::unique_ptr<Buffer> CpuDevice::adopt_device_memory(void* data, Bytes bytes) {
+  return std::make_unique<BorrowedBuffer>(data, bytes);
 }
 
 }  // namespace ebb::device

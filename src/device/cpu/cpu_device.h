@@ -17,6 +17,8 @@ class CpuDevice final : public Device {
   std::unique_ptr<Event> create_event(StreamKind recorder) override;
   std::unique_ptr<Buffer> allocate_device(Bytes bytes) override;
   std::unique_ptr<Buffer> allocate_host(Bytes bytes) override;
+  std::unique_ptr<ForeignStream> adopt_stream(void* handle) override;
+  std::unique_ptr<Buffer> adopt_device_memory(void* data, Bytes bytes) override;
 };
 
 }  // namespace ebb::device

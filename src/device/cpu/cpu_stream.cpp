@@ -124,4 +124,9 @@ void CpuStream::run(const Entry& entry) {
   }
 }
 
+void CallingThread::record(Event& event) {
+  auto& cpu_event = static_cast<CpuEvent&>(event);
+  cpu_event.reach(cpu_event.record(), nullptr);
+}
+
 }  // namespace ebb::device

@@ -68,4 +68,11 @@ class CpuStream final : public Stream {
   std::thread thread_;  // last, so that it starts when all else is there
 };
 
+// The thread that calls, as a stream: all it did is past.
+class CallingThread final : public ForeignStream {
+ public:
+  void record(Event& event) override;
+  void wait(Event& event) override { event.synchronize(); }
+};
+
 }  // namespace ebb::device

@@ -54,6 +54,24 @@ CudaBuffer::~CudaBuffer() {
   static_cast<void>(cudaFree(data_));
 }
 
+BorrowedCudaBuffer::BorrowedCudaBuffer(void* data, Bytes bytes, int device, KnownMemory& memory)
+    : memory_(memory) {
+  data_ = static_cast<std::byte*>(data);
+  bytes_ = bytes;
+  for (const std::byte* byte : {data_, data_ + std::max<Bytes>(bytes, 1) - 1}) {
+    cudaPointerAttributes found{};
+    check(cudaPointerGetAttributes(&found, byte), "cudaPointerGetAttributes");
+    if (found.type == cudaMemoryTypeDevice && found.device == device) continue;
+    throw ConfigError(fmt::format(
+        "{} bytes at {} are not memory of GPU {}: {}. Put them there, or choose the "
+        "GPU with CUDA_VISIBLE_DEVICES",
+        bytes, data, device,
+        found.type == cudaMemoryTypeDevice ? fmt::format("GPU {} has them", found.device)
+                                           : "they are not device memory"));
+  }
+  memory_.add({.begin = data_, .bytes = bytes, .on_device = true, .piece = bytes});
+}
+
 PinnedBuffer::PinnedBuffer(Bytes bytes, KnownMemory& memory) : memory_(memory) {
   bytes_ = bytes;
   if (bytes == 0) return;

@@ -18,6 +18,19 @@ class CudaBuffer final : public Buffer {
   KnownMemory& memory_;
 };
 
+// Device memory that somebody else allocated.
+class BorrowedCudaBuffer final : public Buffer {
+ public:
+  // Throws ConfigError where its first or last byte is not memory of GPU `device`.
+  BorrowedCudaBuffer(void* data, Bytes bytes, int device, KnownMemory& memory);
+  ~BorrowedCudaBuffer() override { memory_.remove(data_); }
+  BorrowedCudaBuffer(const BorrowedCudaBuffer&) = delete;
+  BorrowedCudaBuffer& operator=(const BorrowedCudaBuffer&) = delete;
+
+ private:
+  KnownMemory& memory_;
+};
+
 // Pages from the system, pinned for the GPU in pieces. (cudaHostAlloc and the allocators on top of
 // it round up; a mapping that is registered does not.)
 class PinnedBuffer final : public Buffer {

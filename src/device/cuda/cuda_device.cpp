@@ -56,6 +56,15 @@ std::unique_ptr<Buffer> CudaDevice::allocate_host(Bytes bytes) {
   return std::make_unique<PinnedBuffer>(bytes, memory_);
 }
 
+std::unique_ptr<ForeignStream> CudaDevice::adopt_stream(void* handle) {
+  return std::make_unique<CudaForeignStream>(index_, static_cast<cudaStream_t>(handle));
+}
+
+std::unique_ptr<Buffer> CudaDevice::adopt_device_memory(void* data, Bytes bytes) {
+  check(cudaSetDevice(index_), "cudaSetDevice");
+  return std::make_unique<BorrowedCudaBuffer>(data, bytes, index_, memory_);
+}
+
 std::string CudaDevice::description() const {
   const CudaDescription gpu = describe_cuda();
   return fmt::format(

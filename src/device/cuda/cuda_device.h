@@ -29,6 +29,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<Event> create_event(StreamKind recorder) override;
   std::unique_ptr<Buffer> allocate_device(Bytes bytes) override;
   std::unique_ptr<Buffer> allocate_host(Bytes bytes) override;
+  std::unique_ptr<ForeignStream> adopt_stream(void* handle) override;
+  std::unique_ptr<Buffer> adopt_device_memory(void* data, Bytes bytes) override;
 
  private:
   int index_;

@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_stream.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,24 @@
 #include "ebb/error.h"
 
 namespace ebb::device {
+namespace {
+
+void make_wait(cudaStream_t stream, Event& event, std::string_view name) {
+  if (auto* of_gpu = dynamic_cast<CudaEvent*>(&event)) return of_gpu->make_wait(stream);
+  if (auto* of_host = dynamic_cast<CudaHostEvent*>(&event)) return of_host->make_wait(stream);
+  throw DeviceError(fmt::format("stream '{}': waits for an event of another device", name));
+}
+
+void make_record(cudaStream_t stream, Event& event, std::string_view name) {
+  auto* of_gpu = dynamic_cast<CudaEvent*>(&event);
+  if (of_gpu == nullptr) {
+    throw DeviceError(
+        fmt::format("stream '{}': records an event that another kind of stream records", name));
+  }
+  of_gpu->record(stream);
+}
+
+}  // namespace
 
 CudaStream::CudaStream(int device, const KnownMemory& memory, StreamKind kind, std::string name)
     : device_(device),
@@ -35,19 +54,10 @@ void CudaStream::submit(std::function<void()> work) {
 
 void CudaStream::wait(Event& event) {
   check(cudaSetDevice(device_), "cudaSetDevice");  // the driver's own functions want a context
-  if (auto* of_gpu = dynamic_cast<CudaEvent*>(&event)) return of_gpu->make_wait(handle());
-  if (auto* of_host = dynamic_cast<CudaHostEvent*>(&event)) return of_host->make_wait(handle());
-  throw DeviceError(fmt::format("stream '{}': waits for an event of another device", name_));
+  make_wait(handle(), event, name_);
 }
 
-void CudaStream::record(Event& event) {
-  auto* of_gpu = dynamic_cast<CudaEvent*>(&event);
-  if (of_gpu == nullptr) {
-    throw DeviceError(
-        fmt::format("stream '{}': records an event that another kind of stream records", name_));
-  }
-  of_gpu->record(handle());
-}
+void CudaStream::record(Event& event) { make_record(handle(), event, name_); }
 
 void CudaStream::synchronize() { check(cudaStreamSynchronize(handle()), "cudaStreamSynchronize"); }
 
@@ -148,6 +158,17 @@ void CudaStream::collect_brackets() {
 double CudaStream::busy_seconds() {
   collect_brackets();
   return busy_seconds_;
+}
+
+// The thread may have another device than ours, or none yet.
+void CudaForeignStream::record(Event& event) {
+  check(cudaSetDevice(device_), "cudaSetDevice");
+  make_record(stream_, event, "the caller's");
+}
+
+void CudaForeignStream::wait(Event& event) {
+  check(cudaSetDevice(device_), "cudaSetDevice");
+  make_wait(stream_, event, "the caller's");
 }
 
 }  // namespace ebb::device

@@ -53,4 +53,16 @@ class CudaStream final : public Stream {
   double busy_seconds_ = 0;
 };
 
+// A queue of the driver that somebody else made; null is the default one.
+class CudaForeignStream final : public ForeignStream {
+ public:
+  CudaForeignStream(int device, cudaStream_t stream) : device_(device), stream_(stream) {}
+  void record(Event& event) override;
+  void wait(Event& event) override;
+
+ private:
+  int device_;
+  cudaStream_t stream_;
+};
+
 }  // namespace ebb::device

@@ -1,7 +1,7 @@
 #include "device/cuda/known_memory.h"
 
 #include <algorithm>
-#include <functional>
+#include <iterator>
 
 namespace ebb::device {
 
@@ -12,25 +12,24 @@ Bytes KnownRange::left_in_piece(const void* at) const {
 
 void KnownMemory::add(const KnownRange& range) {
   std::lock_guard lock(mutex_);
-  ranges_.push_back(range);
+  ranges_[range.begin] = range;
 }
 
 void KnownMemory::remove(const void* begin) {
   std::lock_guard lock(mutex_);
-  std::erase_if(ranges_, [&](const KnownRange& range) { return range.begin == begin; });
+  ranges_.erase(static_cast<const std::byte*>(begin));
 }
 
 std::optional<KnownRange> KnownMemory::find(const void* begin, Bytes bytes) const {
   const auto* at = static_cast<const std::byte*>(begin);
-  const std::less_equal<> ordered;  // pointers into different buffers
   std::lock_guard lock(mutex_);
-  for (const KnownRange& range : ranges_) {
-    if (ordered(range.begin, at) && ordered(at, range.begin + range.bytes) &&
-        bytes <= range.bytes - (at - range.begin)) {
-      return range;
-    }
+  auto after = ranges_.upper_bound(at);
+  if (after == ranges_.begin()) return std::nullopt;
+  const KnownRange& range = std::prev(after)->second;
+  if (at - range.begin > range.bytes || bytes > range.bytes - (at - range.begin)) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  return range;
 }
 
 }  // namespace ebb::device

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "ebb/units.h"
 
@@ -22,7 +23,7 @@ struct KnownRange {
   Bytes left_in_piece(const void* at) const;
 };
 
-// Any thread.
+// Any thread. The ranges do not overlap.
 class KnownMemory {
  public:
   void add(const KnownRange& range);
@@ -32,7 +33,7 @@ class KnownMemory {
 
  private:
   mutable std::mutex mutex_;
-  std::vector<KnownRange> ranges_;  // a handful: the arenas
+  std::map<const std::byte*, KnownRange, std::less<>> ranges_;  // by their begin
 };
 
 }  // namespace ebb::device

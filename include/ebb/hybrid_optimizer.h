@@ -1,0 +1,157 @@
+// The optimizer as a library, for training loops of one's own: it keeps the masters and moments of
+// parameters that the caller owns, on the device, in host memory or some here and some there, and
+// updates them on the device or on the CPU. It takes pointers, sizes and (on a GPU) the caller's
+// stream; it knows no model. docs/optimizer_library.md is the guide.
+//
+//   ebb::HybridOptimizer optimizer(settings, parameters);
+//   for each step:
+//     optimizer.wait_for_weight(p)    before the forward pass reads the weight of p
+//     optimizer.gradient_ready(p)     as soon as the backward pass has made p's gradient
+//     optimizer.step(learning_rate, clip)
+//
+// Where a state lives and how it is cut never changes a bit of the result.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/units.h"
+
+namespace ebb {
+
+// Calls come from one thread at a time. Failures are an ebb::Error: ConfigError before anything was
+// touched; after a DeviceError or an IoError of load() every later call throws it again.
+//
+// A `stream` is a cudaStream_t, null for the default one. On the cpu device, where the caller's
+// memory is ordinary memory, it is ignored, and what is said to wait blocks the calling thread.
+class HybridOptimizer {
+ public:
+  enum class Type : std::uint8_t { bf16, fp32 };
+
+  // Weight and gradient are device memory: of the GPU with CUDA. The caller owns both and keeps
+  // them, the weight at its address, for as long as the optimizer lives. With bf16 weights the
+  // master is the weight and a low half that the optimizer keeps; fp32 weights are the master.
+  struct Parameter {
+    std::string name;
+    void* weight = nullptr;
+    Type weight_type = Type::bf16;
+    const void* gradient = nullptr;  // may come later, with set_gradient()
+    Type gradient_type = Type::bf16;
+    std::int64_t count = 0;
+    bool decays = true;  // false for biases and norms: no weight decay
+  };
+
+  // What is not set is as the rule has it by default: adamw has betas 0.9 and 0.95, epsilon 1e-8
+  // and decay 0.1. Setting what a rule does not have is an error.
+  struct Rule {
+    std::string name = "adamw";  // adam (L2 in the gradient), lion, sgd, adagrad
+    std::optional<double> beta1{};
+    std::optional<double> beta2{};
+    std::optional<double> epsilon{};
+    std::optional<double> weight_decay{};
+    std::optional<double> momentum{};
+    std::optional<bool> nesterov{};
+  };
+
+  // The words are those of the command line.
+  struct Settings {
+    Rule rule;
+    std::string state_format = "exact";  // bf16, int8: adamw alone
+    std::string states = "stream";       // resident, stream, host: where states are updated
+    // The share of the parameters, by count, whose state leaves the device: 1 unless states is
+    // resident. The parameters listed last leave first, as forward passes need them last.
+    std::optional<double> offload_fraction{};
+    // Of all parameters, part of the above, those that the CPU updates while the rest is streamed.
+    // 0 with stream, all that leaves with host.
+    std::optional<double> host_fraction{};
+    // Moved and updated at a time; 0: a 64th of all, at least 16 Ki and at most 4 Mi.
+    std::int64_t chunk_parameters = 0;
+    Bytes window = 0;  // of device memory that states are streamed through; 0: four chunks' worth
+    // Limits on what the optimizer itself holds; none means what the machine has.
+    std::optional<Bytes> device_memory{};
+    std::optional<Bytes> host_memory{};
+    std::string device = "cpu";  // or cuda; auto for a GPU where there is one
+    int threads = 0;             // of the CPU; 0: as many as the machine lets us use
+    std::uint64_t seed = 0;      // compact formats round at random
+  };
+
+  struct StepReport {
+    std::int64_t step = 0;  // steps applied so far, this one included
+    double norm = 0;        // of all gradients together, before clipping
+    double clip_factor = 1;
+    bool applied = true;          // false: the norm is not finite, and nothing was touched
+    std::int64_t first_bad = -1;  // then the first parameter that makes it so
+  };
+
+  struct Placement {
+    Bytes device_bytes = 0;  // held by the optimizer
+    Bytes host_bytes = 0;
+    std::int64_t resident_parameters = 0;
+    std::int64_t streamed_parameters = 0;
+    std::int64_t host_parameters = 0;
+  };
+
+  struct Traffic {
+    Bytes up = 0;  // host to device, since the start
+    Bytes down = 0;
+  };
+
+  // Takes all memory that there ever will be, and the weights as the first masters, behind what the
+  // stream has queued. Throws OutOfBudget, with a table, where the limits do not allow it.
+  HybridOptimizer(const Settings& settings, std::vector<Parameter> parameters,
+                  void* stream = nullptr);
+  ~HybridOptimizer();  // ends what is under way
+  HybridOptimizer(HybridOptimizer&&) noexcept;
+  HybridOptimizer& operator=(HybridOptimizer&&) noexcept;
+
+  std::int64_t parameters() const;
+  std::int64_t steps() const;  // applied so far
+  Placement placement() const;
+  Traffic traffic() const;
+
+  // A parameter is its index in the list. For gradients that move between steps.
+  void set_gradient(std::int64_t parameter, const void* gradient);
+
+  // The gradient is what the stream has queued up to now leaves there. Its squares are summed and
+  // it starts on its way down, if that is where it goes. It stays as it is until wait_for_weight().
+  // Once a step for every parameter, in any order.
+  void gradient_ready(std::int64_t parameter, void* stream = nullptr);
+
+  // Clips by the exact norm of all gradients (0: no clipping) and queues the updates, behind what
+  // the stream has queued, as that may still read weights. Blocks until the norm is known, no
+  // longer.
+  StepReport step(double learning_rate, double clip = 0, void* stream = nullptr);
+
+  // What the stream is given later sees the parameter's updated weight, and may overwrite its
+  // gradient.
+  void wait_for_weight(std::int64_t parameter, void* stream = nullptr);
+  // Blocks until all updates have ended.
+  void wait();
+
+  // The caller has written the weights (loaded a model, say): they are the masters from now on.
+  // Moments stay. Between steps, behind what the stream has queued.
+  void weights_changed(void* stream = nullptr);
+
+  // All of the state, weights included, in one safetensors file that appears at once or not at all.
+  void save(const std::string& path);
+  // Between steps. Placement, limits and format may be others than those it was saved with: moments
+  // of another format are converted. Weights are written too, behind what the stream has queued.
+  // The seed and the count of steps are the file's. Throws FormatError before anything is touched.
+  void load(const std::string& path, void* stream = nullptr);
+
+  // The fp32 masters of a parameter into host memory of as many elements as it has.
+  void read_master(std::int64_t parameter, std::span<float> to);
+  // Digests of all masters and of all moments: equal bits, equal digests, wherever they lie.
+  std::string weights_digest();
+  std::string moments_digest();
+
+ private:
+  class Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace ebb

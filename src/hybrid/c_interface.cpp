@@ -1,0 +1,232 @@
+#include <cstring>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/in_quotes.h"
+#include "base/json.h"
+#include "ebb/error.h"
+#include "ebb/hybrid_optimizer.h"
+#include "ebb/hybrid_optimizer_c.h"
+
+struct ebb_hybrid {
+  ebb::HybridOptimizer optimizer;
+};
+
+namespace {
+
+using ebb::ConfigError;
+using ebb::HybridOptimizer;
+using ebb::Json;
+
+thread_local std::string last_error;
+
+template <class Call>
+int guarded(Call call) {
+  try {
+    call();
+    return 0;
+  } catch (const std::exception& error) {
+    last_error = error.what();
+  } catch (...) {
+    last_error = "a failure of an unknown kind";
+  }
+  return 1;
+}
+
+HybridOptimizer& of(ebb_hybrid* optimizer) {
+  if (optimizer == nullptr) throw ConfigError("the optimizer is a null pointer");
+  return optimizer->optimizer;
+}
+
+std::string text_of(const char* text, std::string_view what) {
+  if (text == nullptr) throw ConfigError(fmt::format("{} is a null pointer", what));
+  return text;
+}
+
+template <class Field>
+struct ValueOf {
+  using Type = Field;
+};
+template <class Value>
+struct ValueOf<std::optional<Value>> {
+  using Type = Value;
+};
+
+// JSON's own conversions would take a float for a whole number and lose its fraction.
+template <class Value>
+bool fits(const Json& json) {
+  if constexpr (std::is_same_v<Value, bool>) return json.is_boolean();
+  if constexpr (std::is_same_v<Value, std::string>) return json.is_string();
+  if constexpr (std::is_same_v<Value, std::uint64_t>) return json.is_number_unsigned();
+  return std::is_floating_point_v<Value> ? json.is_number() : json.is_number_integer();
+}
+
+using Setter = std::function<void(const std::string& name, const Json& value)>;
+
+template <class Field>
+Setter into(Field& field) {
+  return [&field](const std::string& name, const Json& value) {
+    using Value = typename ValueOf<Field>::Type;
+    if (!fits<Value>(value) || Json(value.get<Value>()) != value) {
+      throw ConfigError(fmt::format("setting {}: {} is of the wrong kind or size", name,
+                                    ebb::in_quotes(value.dump())));
+    }
+    field = value.get<Value>();
+  };
+}
+
+HybridOptimizer::Settings parse(const std::string& text) {
+  HybridOptimizer::Settings s;
+  const std::map<std::string, Setter> setters = {
+      {"rule", into(s.rule.name)},
+      {"beta1", into(s.rule.beta1)},
+      {"beta2", into(s.rule.beta2)},
+      {"epsilon", into(s.rule.epsilon)},
+      {"weight_decay", into(s.rule.weight_decay)},
+      {"momentum", into(s.rule.momentum)},
+      {"nesterov", into(s.rule.nesterov)},
+      {"state_format", into(s.state_format)},
+      {"states", into(s.states)},
+      {"offload_fraction", into(s.offload_fraction)},
+      {"host_fraction", into(s.host_fraction)},
+      {"chunk_parameters", into(s.chunk_parameters)},
+      {"window", into(s.window)},
+      {"device_memory", into(s.device_memory)},
+      {"host_memory", into(s.host_memory)},
+      {"device", into(s.device)},
+      {"threads", into(s.threads)},
+      {"seed", into(s.seed)},
+  };
+  const Json json = ebb::parse_json(text, "the optimizer's settings");
+  if (!json.is_object()) throw ConfigError("the optimizer's settings: expected a JSON object");
+  for (const auto& [name, value] : json.items()) {
+    const auto setter = setters.find(name);
+    if (setter == setters.end()) {
+      std::string names;
+      for (const auto& [known, unused] : setters) names += " " + known;
+      throw ConfigError(
+          fmt::format("setting {}: there is none, expected one of{}", ebb::in_quotes(name), names));
+    }
+    setter->second(name, value);
+  }
+  return s;
+}
+
+HybridOptimizer::Type type_of(std::int32_t type) {
+  if (type != 0 && type != 1) {
+    throw ConfigError(fmt::format("type {}: expected 0 for bf16 or 1 for fp32", type));
+  }
+  return type == 0 ? HybridOptimizer::Type::bf16 : HybridOptimizer::Type::fp32;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* ebb_hybrid_error(void) { return last_error.c_str(); }
+
+ebb_hybrid* ebb_hybrid_create(const char* settings, const ebb_hybrid_parameter* parameters,
+                              int64_t count, void* stream) {
+  ebb_hybrid* made = nullptr;
+  guarded([&] {
+    std::vector<HybridOptimizer::Parameter> all;
+    for (int64_t i = 0; i < count; ++i) {
+      const ebb_hybrid_parameter& p = parameters[i];
+      all.push_back({.name = text_of(p.name, "the name of a parameter"),
+                     .weight = p.weight,
+                     .weight_type = type_of(p.weight_type),
+                     .gradient = p.gradient,
+                     .gradient_type = type_of(p.gradient_type),
+                     .count = p.count,
+                     .decays = p.decays != 0});
+    }
+    made = new ebb_hybrid{
+        HybridOptimizer(parse(text_of(settings, "settings")), std::move(all), stream)};
+  });
+  return made;
+}
+
+void ebb_hybrid_destroy(ebb_hybrid* optimizer) { delete optimizer; }
+
+int ebb_hybrid_set_gradient(ebb_hybrid* optimizer, int64_t parameter, const void* gradient) {
+  return guarded([&] { of(optimizer).set_gradient(parameter, gradient); });
+}
+
+int ebb_hybrid_gradient_ready(ebb_hybrid* optimizer, int64_t parameter, void* stream) {
+  return guarded([&] { of(optimizer).gradient_ready(parameter, stream); });
+}
+
+int ebb_hybrid_step(ebb_hybrid* optimizer, double learning_rate, double clip, void* stream,
+                    ebb_hybrid_report* report) {
+  return guarded([&] {
+    const HybridOptimizer::StepReport made = of(optimizer).step(learning_rate, clip, stream);
+    if (report == nullptr) return;
+    *report = {.step = made.step,
+               .norm = made.norm,
+               .clip_factor = made.clip_factor,
+               .first_bad = made.first_bad,
+               .applied = made.applied ? 1 : 0};
+  });
+}
+
+int ebb_hybrid_wait_for_weight(ebb_hybrid* optimizer, int64_t parameter, void* stream) {
+  return guarded([&] { of(optimizer).wait_for_weight(parameter, stream); });
+}
+
+int ebb_hybrid_wait(ebb_hybrid* optimizer) {
+  return guarded([&] { of(optimizer).wait(); });
+}
+
+int ebb_hybrid_weights_changed(ebb_hybrid* optimizer, void* stream) {
+  return guarded([&] { of(optimizer).weights_changed(stream); });
+}
+
+int ebb_hybrid_save(ebb_hybrid* optimizer, const char* path) {
+  return guarded([&] { of(optimizer).save(text_of(path, "the path")); });
+}
+
+int ebb_hybrid_load(ebb_hybrid* optimizer, const char* path, void* stream) {
+  return guarded([&] { of(optimizer).load(text_of(path, "the path"), stream); });
+}
+
+int ebb_hybrid_read_master(ebb_hybrid* optimizer, int64_t parameter, float* to, int64_t count) {
+  return guarded([&] {
+    if (count < 0) throw ConfigError(fmt::format("read_master into {} elements", count));
+    of(optimizer).read_master(parameter, {to, static_cast<std::size_t>(count)});
+  });
+}
+
+int ebb_hybrid_placement_of(ebb_hybrid* optimizer, ebb_hybrid_placement* placement) {
+  return guarded([&] {
+    const HybridOptimizer::Placement found = of(optimizer).placement();
+    *placement = {.device_bytes = found.device_bytes,
+                  .host_bytes = found.host_bytes,
+                  .resident_parameters = found.resident_parameters,
+                  .streamed_parameters = found.streamed_parameters,
+                  .host_parameters = found.host_parameters};
+  });
+}
+
+int ebb_hybrid_traffic(ebb_hybrid* optimizer, int64_t* up_bytes, int64_t* down_bytes) {
+  return guarded([&] {
+    const HybridOptimizer::Traffic found = of(optimizer).traffic();
+    *up_bytes = found.up;
+    *down_bytes = found.down;
+  });
+}
+
+int ebb_hybrid_digests(ebb_hybrid* optimizer, char* weights, char* moments) {
+  return guarded([&] {
+    std::strcpy(weights, of(optimizer).weights_digest().c_str());
+    std::strcpy(moments, of(optimizer).moments_digest().c_str());
+  });
+}
+
+}  // extern "C"

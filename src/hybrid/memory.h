@@ -1,0 +1,87 @@
+// All memory of an optimizer: one piece a tier, of exact size, counted and refused before it is
+// made.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "hybrid/chunks.h"
+#include "kernels/optimizer_ops.h"
+#include "memory/carver.h"
+#include "memory/ledger.h"
+
+namespace ebb::hybrid {
+
+struct MemoryWishes {
+  Bytes window = 0;
+  std::optional<Bytes> device_limit;
+  std::optional<Bytes> host_limit;
+};
+
+class Memory {
+ public:
+  // Of a chunk.
+  struct Home {
+    std::byte* state = nullptr;  // on the device for resident, else in host memory
+    // Host memory, at the host site alone: the CPU's own copies.
+    std::byte* weight = nullptr;
+    std::byte* gradient = nullptr;
+  };
+
+  // `squares` counts the norm's blocks. Throws OutOfBudget with the needs of the tier, ConfigError
+  // where the window holds less than two chunks.
+  Memory(device::Device& device, const std::vector<Chunk>& chunks, std::int64_t squares,
+         const MemoryWishes& wishes);
+
+  const Home& home(std::size_t chunk) const { return homes_[chunk]; }
+  // Places of the window, each large enough for the state of any streamed chunk.
+  std::size_t slots() const { return slots_.size(); }
+  std::byte* slot(std::size_t index) const { return slots_[index]; }
+
+  double* squares() const { return squares_; }  // on the device
+  double* host_squares() const { return host_squares_; }
+  kernels::StepScale* scale() const { return scale_; }  // on the device
+  kernels::StepScale* host_scale() const { return host_scale_; }
+  // For reading, writing and converting states between steps, so many elements at a time.
+  static constexpr std::int64_t kPiece = 64 << 10;
+  std::span<std::byte> staging() const { return staging_; }
+
+  std::span<std::byte> device_piece() const { return piece(*device_); }
+  std::span<std::byte> host_piece() const { return piece(*host_); }
+
+ private:
+  struct Line {
+    std::string purpose;
+    Bytes bytes;
+  };
+  using Books = std::vector<Line>;
+
+  static std::span<std::byte> piece(const device::Buffer& buffer) {
+    return {buffer.data(), static_cast<std::size_t>(buffer.bytes())};
+  }
+  void size_window(const std::vector<Chunk>& chunks, Bytes window);
+  void carve(const std::vector<Chunk>& chunks, std::int64_t squares, memory::Carver& device,
+             memory::Carver& host, Books& device_books, Books& host_books);
+  static Bytes reserve(memory::Ledger& ledger, const Books& books,
+                       std::vector<memory::Reservation>& to);
+
+  Bytes slot_bytes_ = 0;
+  std::vector<Home> homes_;
+  std::vector<std::byte*> slots_;
+  double* squares_ = nullptr;
+  double* host_squares_ = nullptr;
+  kernels::StepScale* scale_ = nullptr;
+  kernels::StepScale* host_scale_ = nullptr;
+  std::span<std::byte> staging_;
+  memory::Ledger device_ledger_;
+  memory::Ledger host_ledger_;
+  std::vector<memory::Reservation> reservations_;
+  std::unique_ptr<device::Buffer> device_;
+  std::unique_ptr<device::Buffer> host_;
+};
+
+}  // namespace ebb::hybrid

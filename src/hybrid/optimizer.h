@@ -1,0 +1,157 @@
+// What HybridOptimizer is made of: the chunks' homes, the lanes between them, and what is queued
+// where when a gradient is ready and when a step is made.
+//
+//   gradients   a chunk's gradients to the host                        (host site)
+//   compute     sums of squares; updates on the device                 (resident, stream)
+//   in, out     a chunk's state into the window and back to the host   (stream)
+//   host        updates by the CPU                                     (host)
+//   weights     a chunk's weights from the host                        (host)
+//
+// Copies in one direction have two lanes, as those of the host site wait for the CPU and would
+// hold up the states behind them. Only the norm makes the calling thread wait.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/thread_pool.h"
+#include "device/device.h"
+#include "hybrid/chunks.h"
+#include "hybrid/memory.h"
+#include "hybrid/settings.h"
+#include "hybrid/state_file.h"
+#include "hybrid/state_store.h"
+#include "io/file_system.h"
+#include "kernels/optimizer_ops.h"
+#include "optim/clip.h"
+
+namespace ebb::hybrid {
+
+class Optimizer {
+ public:
+  using StepReport = HybridOptimizer::StepReport;
+
+  // As HybridOptimizer's. With a `slow_lanes_seed` other than 0, lanes pause at random: for tests
+  // of ordering.
+  Optimizer(const Settings& settings, const std::vector<HybridOptimizer::Parameter>& parameters,
+            void* stream, std::uint64_t slow_lanes_seed = 0);
+  ~Optimizer();
+
+  std::int64_t parameters() const { return static_cast<std::int64_t>(parameters_.size()); }
+  std::int64_t steps() const { return info_.step; }
+  HybridOptimizer::Placement placement() const;
+  HybridOptimizer::Traffic traffic() const { return {up_bytes_, down_bytes_}; }
+  const std::vector<Chunk>& chunks() const { return chunks_; }
+  StateStore& store();  // after wait()
+
+  void set_gradient(std::int64_t parameter, const void* gradient);
+  void gradient_ready(std::int64_t parameter, void* stream);
+  StepReport step(double learning_rate, double clip, void* stream);
+  void wait_for_weight(std::int64_t parameter, void* stream);
+  void wait();
+  void weights_changed(void* stream);
+  void read_master(std::int64_t parameter, std::span<float> to);
+  void save(io::FileSystem& files, const std::filesystem::path& path);
+  void load(io::FileSystem& files, const std::filesystem::path& path, void* stream);
+
+ private:
+  // Of a parameter, from step to step.
+  struct Turn {
+    std::unique_ptr<device::Buffer> weight;  // the caller's, made known to the device
+    std::unique_ptr<device::Event> ready;    // recorded by the caller's stream
+    std::int64_t first_square = 0;
+    bool is_ready = false;
+    bool is_awaited = true;  // the caller waited for its weight since the last step
+  };
+  // Of a chunk. At most one record of each a step.
+  struct Cell {
+    std::size_t chunk = 0;
+    int gradients_missing = 0;               // parts whose gradient is not ready yet
+    std::unique_ptr<device::Event> down;     // host site: its gradients are on the host
+    std::unique_ptr<device::Event> updated;  // host site: by the CPU
+    std::unique_ptr<device::Event> in;       // stream: its state is in the window
+    std::unique_ptr<device::Event> done;     // its weights are what the step made of them
+  };
+
+  Turn& turn(std::int64_t parameter);
+  Cell& cell(int chunk) { return cells_[static_cast<std::size_t>(chunk)]; }
+  device::ForeignStream& foreign(void* stream);
+  void order_behind(void* stream, std::initializer_list<device::Stream*> lanes);
+  void require_between_steps(std::string_view what) const;
+
+  // Queues work that may throw: the first failure ends all work, and is thrown by later calls.
+  void queue(device::Stream& lane, std::function<void()> work);
+  void fail(std::exception_ptr failure);
+  void check_failure();
+  // Runs what issues work; what it throws has left the lanes in disorder.
+  void issue(FunctionRef<void()> calls);
+  void pause(device::Stream& lane, std::uint64_t number) const;
+  void copy_up(device::Stream& lane, void* to, const void* from, Bytes bytes);
+  void copy_down(device::Stream& lane, void* to, const void* from, Bytes bytes);
+
+  void clear_states();
+  void start_fetching();
+  void fetch(std::size_t streamed);
+  void send_gradients(std::int64_t parameter);
+  optim::Norm find_norm(double clip);
+  struct Numbers {
+    kernels::Step decaying;
+    kernels::Step resting;
+  };
+  void update_on_host(const Numbers& numbers, const kernels::StepScale& scale);
+  void update_resident(const Numbers& numbers);
+  void update_streamed(const Numbers& numbers);
+  void update(kernels::OptimizerOps& ops, std::size_t chunk, std::byte* state, bool on_host,
+              const Numbers& numbers, const kernels::StepScale* scale);
+
+  // Declared in the order that they need each other; lanes last, as their end waits for the work.
+  std::vector<Parameter> parameters_;
+  Choices choices_;
+  StateInfo info_;
+  std::vector<Chunk> chunks_;
+  ThreadPool pool_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<kernels::OptimizerOps> device_ops_;
+  std::unique_ptr<kernels::OptimizerOps> host_ops_;
+  std::vector<Turn> turns_;
+  std::int64_t squares_ = 0;
+  Memory memory_;
+  std::vector<Cell> cells_;
+  std::vector<std::size_t> resident_;  // chunks
+  std::vector<std::size_t> streamed_;
+  std::vector<std::size_t> hosted_;
+  std::vector<std::unique_ptr<device::Event>> out_of_slot_;
+  std::unique_ptr<device::Event> behind_caller_;
+  std::unique_ptr<device::Event> norm_known_;
+  std::unique_ptr<device::Event> host_ended_;
+  std::map<void*, std::unique_ptr<device::ForeignStream>> foreign_;
+  bool fetching_ = false;  // the window's first states are on their way in, or there
+  std::int64_t ready_ = 0;
+  std::uint64_t slow_lanes_seed_;
+  std::uint64_t queued_ = 0;
+  std::atomic<Bytes> up_bytes_{0};
+  std::atomic<Bytes> down_bytes_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+  std::unique_ptr<device::Stream> compute_;
+  std::unique_ptr<device::Stream> in_;
+  std::unique_ptr<device::Stream> out_;
+  std::unique_ptr<device::Stream> gradients_;
+  std::unique_ptr<device::Stream> weights_;
+  std::unique_ptr<device::Stream> host_;
+  StateStore store_;
+};
+
+}  // namespace ebb::hybrid

@@ -1,0 +1,293 @@
+#include "hybrid/state_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/digest.h"
+#include "base/in_quotes.h"
+#include "checkpoint/safetensors_header.h"
+#include "ebb/error.h"
+#include "optim/convert.h"
+
+namespace ebb::hybrid {
+namespace {
+
+using checkpoint::StoredType;
+using kernels::StateFormat;
+
+constexpr std::string_view kKind = "ebb optimizer state";
+constexpr std::string_view kVersion = "1";
+constexpr std::string_view kDigestName = "digest";
+constexpr Bytes kDigestBytes = 32;
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+std::string tensor_name(const std::string& parameter, Plane plane) {
+  return fmt::format("{}.{}", parameter, name_of(plane));
+}
+
+StoredType type_of(Plane plane, const optim::StateKind& kind) {
+  switch (plane) {
+    case Plane::weight: return checkpoint::stored_type(kind.weight_type);
+    case Plane::low: return StoredType::i16;
+    case Plane::first:
+    case Plane::second:
+      return kind.format == StateFormat::exact  ? StoredType::f32
+             : kind.format == StateFormat::bf16 ? StoredType::bf16
+                                                : StoredType::u8;
+    case Plane::scales: break;
+  }
+  return StoredType::u8;
+}
+
+checkpoint::TensorSpec spec_of(const Parameter& parameter, Plane plane,
+                               const optim::StateKind& kind) {
+  const StoredType type = type_of(plane, kind);
+  return {tensor_name(parameter.name, plane),
+          type,
+          {plane_bytes(plane, kind, parameter.count) / checkpoint::size_of(type)}};
+}
+
+std::vector<checkpoint::TensorSpec> specs_of(const StateStore& store) {
+  std::vector<checkpoint::TensorSpec> specs;
+  for (int p = 0; p < static_cast<int>(store.parameters().size()); ++p) {
+    for (const Plane plane : all_planes(store.kind_of(p))) {
+      specs.push_back(spec_of(store.parameters()[at(p)], plane, store.kind_of(p)));
+    }
+  }
+  specs.push_back({std::string(kDigestName), StoredType::u8, {kDigestBytes}});
+  return specs;
+}
+
+// Calls visit(first, count) for pieces of so many elements.
+template <class Visit>
+void for_pieces(std::int64_t count, Visit visit) {
+  for (std::int64_t first = 0; first < count; first += Memory::kPiece) {
+    visit(first, std::min(Memory::kPiece, count - first));
+  }
+}
+
+void write_planes(checkpoint::SafetensorsWriter& file, StateStore& store) {
+  Digest digest;
+  for (int p = 0; p < static_cast<int>(store.parameters().size()); ++p) {
+    const optim::StateKind kind = store.kind_of(p);
+    for (const Plane plane : all_planes(kind)) {
+      for_pieces(store.parameters()[at(p)].count, [&](std::int64_t first, std::int64_t n) {
+        const auto piece = store.staging().first(at(plane_bytes(plane, kind, n)));
+        store.read(plane, p, first, n, piece.data());
+        digest.add(piece);
+        file.write(piece);
+      });
+    }
+  }
+  const std::string hex = digest.hex();
+  file.write(std::as_bytes(std::span(hex)));
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view what) {
+  throw FormatError(fmt::format("'{}': {}", path.string(), what));
+}
+
+const std::string& metadata_of(const checkpoint::SafetensorsReader& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) {
+    refuse(file.path(), fmt::format("expected a file that an optimizer saved, found no \"{}\" in "
+                                    "its metadata",
+                                    key));
+  }
+  return found->second;
+}
+
+template <class Number>
+Number number_of(const checkpoint::SafetensorsReader& file, const std::string& key) {
+  const std::string& text = metadata_of(file, key);
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < 0) {
+    refuse(file.path(), fmt::format("its metadata's {} is {}, expected a whole number of 0 or more",
+                                    key, in_quotes(text)));
+  }
+  return number;
+}
+
+StateFormat format_of(const checkpoint::SafetensorsReader& file) {
+  const std::string& text = metadata_of(file, "state_format");
+  for (const StateFormat format : {StateFormat::exact, StateFormat::bf16, StateFormat::int8}) {
+    if (text == kernels::name_of(format)) return format;
+  }
+  refuse(file.path(),
+         fmt::format("its state_format is {}, expected exact, bf16 or int8", in_quotes(text)));
+}
+
+}  // namespace
+
+void check_names(const StateStore& store) {
+  try {
+    checkpoint::format_header(specs_of(store), {}, "the state of these parameters");
+  } catch (const FormatError& error) {
+    throw ConfigError(error.what());
+  }
+}
+
+void save_state(io::FileSystem& files, const std::filesystem::path& path, StateStore& store,
+                const StateInfo& info) {
+  std::filesystem::path partial = path;
+  partial += ".partial";
+  try {
+    checkpoint::SafetensorsWriter file(
+        files, partial, specs_of(store),
+        {{"kind", std::string(kKind)},
+         {"version", std::string(kVersion)},
+         {"rule", std::string(optim::name_of(info.rule))},
+         {"state_format", std::string(kernels::name_of(info.format))},
+         {"seed", fmt::to_string(info.seed)},
+         {"step", fmt::to_string(info.step)}});
+    write_planes(file, store);
+    file.finish();
+    files.rename(partial, path);
+  } catch (...) {
+    try {
+      files.remove_all(partial);
+    } catch (const IoError&) {  // what failed first says more
+    }
+    throw;
+  }
+  files.sync_directory(io::parent_of(path));
+}
+
+StateFile::StateFile(io::FileSystem& files, const std::filesystem::path& path,
+                     const StateStore& store, const optim::Rule& rule)
+    : file_(files, path) {
+  if (metadata_of(file_, "kind") != kKind || metadata_of(file_, "version") != kVersion) {
+    refuse(path, fmt::format("expected \"{}\" of version {}, found {} of version {}", kKind,
+                             kVersion, in_quotes(metadata_of(file_, "kind")),
+                             in_quotes(metadata_of(file_, "version"))));
+  }
+  if (metadata_of(file_, "rule") != optim::name_of(rule)) {
+    refuse(path, fmt::format("it is the state of the rule {}, expected {}",
+                             in_quotes(metadata_of(file_, "rule")), optim::name_of(rule)));
+  }
+  info_ = {.rule = rule,
+           .format = format_of(file_),
+           .seed = number_of<std::uint64_t>(file_, "seed"),
+           .step = number_of<std::int64_t>(file_, "step")};
+  check_tensors(store);
+  check_digest(store.staging());
+}
+
+optim::StateKind StateFile::kind_of(const StateStore& store, int parameter) const {
+  optim::StateKind kind = store.kind_of(parameter);
+  kind.format = info_.format;
+  return kind;
+}
+
+void StateFile::check_tensors(const StateStore& store) const {
+  std::size_t expected = 1;
+  for (int p = 0; p < static_cast<int>(store.parameters().size()); ++p) {
+    const optim::StateKind kind = kind_of(store, p);
+    for (const Plane plane : all_planes(kind)) {
+      const auto spec = spec_of(store.parameters()[at(p)], plane, kind);
+      const checkpoint::StoredTensor* found = file_.find(spec.name);
+      ++expected;
+      if (found != nullptr && found->type == spec.type && found->shape == spec.shape) continue;
+      refuse(file_.path(),
+             fmt::format("expected {} as {} of shape [{}], found {}: the state is that of other "
+                         "parameters",
+                         in_quotes(spec.name), checkpoint::name_of(spec.type), spec.shape.front(),
+                         found == nullptr
+                             ? std::string("none")
+                             : fmt::format("{} bytes as {} in {} dimensions", found->bytes,
+                                           checkpoint::name_of(found->type), found->shape.size())));
+    }
+  }
+  const auto& tensors = file_.tensors();
+  if (tensors.size() != expected || tensors.back().name != kDigestName ||
+      tensors.back().bytes != kDigestBytes) {
+    refuse(file_.path(),
+           fmt::format("expected {} tensors with the digest of {} bytes as the last, found {} with "
+                       "{} of {} bytes: the state is that of more parameters, or damaged",
+                       expected, kDigestBytes, tensors.size(), in_quotes(tensors.back().name),
+                       tensors.back().bytes));
+  }
+}
+
+void StateFile::check_digest(std::span<std::byte> staging) const {
+  Digest digest;
+  for (const checkpoint::StoredTensor& tensor : file_.tensors()) {
+    if (&tensor == &file_.tensors().back()) break;
+    for (Bytes offset = 0; offset < tensor.bytes;) {
+      const auto piece =
+          staging.first(std::min(staging.size(), static_cast<std::size_t>(tensor.bytes - offset)));
+      file_.read(tensor, offset, piece);
+      digest.add(piece);
+      offset += static_cast<Bytes>(piece.size());
+    }
+  }
+  std::string stored(at(kDigestBytes), '\0');
+  file_.read(file_.tensors().back(), 0, std::as_writable_bytes(std::span(stored)));
+  if (stored != digest.hex()) {
+    refuse(file_.path(), fmt::format("its digest says {}, its bytes have {}: the file is damaged, "
+                                     "use another",
+                                     in_quotes(stored), digest.hex()));
+  }
+}
+
+void StateFile::read(Plane plane, const Parameter& parameter, const optim::StateKind& kind,
+                     std::int64_t first, std::int64_t count, std::byte* to) const {
+  file_.read(*file_.find(tensor_name(parameter.name, plane)), plane_bytes(plane, kind, first),
+             {to, at(plane_bytes(plane, kind, count))});
+}
+
+void StateFile::load(StateStore& store) const {
+  for (int p = 0; p < static_cast<int>(store.parameters().size()); ++p) {
+    const Parameter& parameter = store.parameters()[at(p)];
+    const optim::StateKind from = kind_of(store, p);
+    const optim::StateKind to = store.kind_of(p);
+    for (const Plane plane : all_planes(to)) {
+      if (plane != Plane::weight && plane != Plane::low && from.format != to.format) continue;
+      for_pieces(parameter.count, [&](std::int64_t first, std::int64_t n) {
+        read(plane, parameter, from, first, n, store.staging().data());
+        store.write(plane, p, first, n, store.staging().data());
+      });
+    }
+    if (from.format == to.format) continue;
+    for_pieces(parameter.count,
+               [&](std::int64_t first, std::int64_t n) { convert(store, p, first, n); });
+  }
+}
+
+// The moments of a piece, by way of fp32. The staging memory holds them three times.
+void StateFile::convert(StateStore& store, int p, std::int64_t first, std::int64_t count) const {
+  memory::Carver staging(store.staging().data(), static_cast<Bytes>(store.staging().size()));
+  const auto state_of = [&](const optim::StateKind& kind) {
+    const Bytes bytes = optim::state_bytes(kind, count);
+    std::byte* state = staging.take(bytes);
+    std::memset(state, 0, at(bytes));
+    return state;
+  };
+  // The low halves of the pieces' states are not used: f32 weights have none.
+  optim::StateKind from = kind_of(store, p);
+  optim::StateKind to = store.kind_of(p);
+  from.weight_type = to.weight_type = DType::f32;
+  std::byte* stored = state_of(from);
+  std::byte* wanted = state_of(to);
+  auto* first_moment = staging.take_as<float>(count);
+  auto* second_moment = staging.take_as<float>(count);
+  for (const Plane plane : moment_planes(from)) {
+    read(plane, store.parameters()[at(p)], from, first, count,
+         stored + plane_start(plane, from, count));
+  }
+  optim::widen_moments(optim::state_span(optim::planes(stored, from, count), from, 0, count),
+                       first_moment, second_moment);
+  optim::narrow_moments(first_moment, second_moment,
+                        optim::state_span(optim::planes(wanted, to, count), to, 0, count));
+  for (const Plane plane : moment_planes(to)) {
+    store.write(plane, p, first, count, wanted + plane_start(plane, to, count));
+  }
+}
+
+}  // namespace ebb::hybrid

@@ -1,0 +1,57 @@
+// The state of an optimizer as one safetensors file. What is in it does not depend on where the
+// state lay or how it was cut:
+//
+//   NAME.weight, NAME.low, NAME.first, NAME.second, NAME.scales   the planes of each parameter
+//   digest                                                        of all bytes before it
+//
+// and as metadata the rule, the format, the seed and the step.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "checkpoint/safetensors.h"
+#include "hybrid/state_store.h"
+#include "io/file_system.h"
+#include "optim/rules.h"
+
+namespace ebb::hybrid {
+
+struct StateInfo {
+  optim::Rule rule;
+  kernels::StateFormat format = kernels::StateFormat::exact;
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+};
+
+// Throws ConfigError where a parameter's name could not be written.
+void check_names(const StateStore& store);
+
+// Writes `path`.partial, syncs and renames: `path` is what it was, or all of the new file.
+void save_state(io::FileSystem& files, const std::filesystem::path& path, StateStore& store,
+                const StateInfo& info);
+
+// A file whose header was held against the store and whose digest is right. Throws FormatError that
+// names the file, what was expected and found.
+class StateFile {
+ public:
+  StateFile(io::FileSystem& files, const std::filesystem::path& path, const StateStore& store,
+            const optim::Rule& rule);
+
+  const StateInfo& info() const { return info_; }
+  // Into the store, whose format may be another.
+  void load(StateStore& store) const;
+
+ private:
+  void check_tensors(const StateStore& store) const;
+  void check_digest(std::span<std::byte> staging) const;
+  optim::StateKind kind_of(const StateStore& store, int parameter) const;
+  void read(Plane plane, const Parameter& parameter, const optim::StateKind& kind,
+            std::int64_t first, std::int64_t count, std::byte* to) const;
+  void convert(StateStore& store, int parameter, std::int64_t first, std::int64_t count) const;
+
+  checkpoint::SafetensorsReader file_;
+  StateInfo info_;
+};
+
+}  // namespace ebb::hybrid

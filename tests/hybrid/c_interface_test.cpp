@@ -1,0 +1,169 @@
+// The functions of C linkage do what the class does, and turn its errors into texts.
+#include <gtest/gtest.h>
+
+#include <dlfcn.h>
+
+#include <array>
+#include <memory>
+
+#include "ebb/hybrid_optimizer.h"
+#include "ebb/hybrid_optimizer_c.h"
+#include "hand_run.h"
+#include "io/temp_folder.h"
+
+namespace ebb::hybrid {
+namespace {
+
+std::vector<ebb_hybrid_parameter> c_parameters(Loop& loop) {
+  std::vector<ebb_hybrid_parameter> all;
+  for (Tensor& t : loop.tensors) {
+    all.push_back({.name = t.shape.name.c_str(),
+                   .weight = t.weight.data(),
+                   .gradient = t.gradient.data(),
+                   .count = t.shape.count,
+                   .weight_type = t.shape.weight_type == Type::fp32 ? 1 : 0,
+                   .gradient_type = t.shape.gradient_type == Type::fp32 ? 1 : 0,
+                   .decays = t.shape.decays ? 1 : 0});
+  }
+  return all;
+}
+
+ebb_hybrid* create(Loop& loop, const char* settings) {
+  const auto parameters = c_parameters(loop);
+  return ebb_hybrid_create(settings, parameters.data(),
+                           static_cast<std::int64_t>(parameters.size()), nullptr);
+}
+
+TEST(CInterface, StepsSavesAndLoadsAsTheClassDoes) {
+  const io::TempFolder folder;
+  const std::string path = (folder / "state").string();
+  Loop of_class(small_shapes());
+  HybridOptimizer::Settings settings;
+  settings.rule.weight_decay = 0.25;
+  settings.states = "host";
+  settings.seed = 5;
+  settings.state_format = "int8";
+  HybridOptimizer expected(settings, of_class.parameters());
+  Loop loop(small_shapes());
+  ebb_hybrid* found = create(loop,
+                             R"({"rule": "adamw", "weight_decay": 0.25, "states": "stream",
+                                 "state_format": "int8", "offload_fraction": 0.5, "seed": 5,
+                                 "chunk_parameters": 4096, "threads": 2})");
+  ASSERT_NE(found, nullptr) << ebb_hybrid_error();
+  const auto count = static_cast<std::int64_t>(loop.tensors.size());
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    for (std::int64_t p = 0; p < count; ++p) {
+      expected.wait_for_weight(p);
+      ASSERT_EQ(ebb_hybrid_wait_for_weight(found, p, nullptr), 0) << ebb_hybrid_error();
+      of_class.make_gradient(static_cast<std::size_t>(p), step);
+      loop.make_gradient(static_cast<std::size_t>(p), step);
+      expected.gradient_ready(p);
+      ASSERT_EQ(ebb_hybrid_set_gradient(found, p,
+                                        loop.tensors[static_cast<std::size_t>(p)].gradient.data()),
+                0);
+      ASSERT_EQ(ebb_hybrid_gradient_ready(found, p, nullptr), 0) << ebb_hybrid_error();
+    }
+    const auto wanted = expected.step(1e-3, 1.0);
+    ebb_hybrid_report report{};
+    ASSERT_EQ(ebb_hybrid_step(found, 1e-3, 1.0, nullptr, &report), 0) << ebb_hybrid_error();
+    EXPECT_EQ(report.step, wanted.step);
+    EXPECT_EQ(report.norm, wanted.norm);
+    EXPECT_EQ(report.clip_factor, wanted.clip_factor);
+    EXPECT_EQ(report.applied, 1);
+    EXPECT_EQ(report.first_bad, -1);
+  }
+  std::array<char, 33> weights{};
+  std::array<char, 33> moments{};
+  ASSERT_EQ(ebb_hybrid_digests(found, weights.data(), moments.data()), 0);
+  EXPECT_EQ(weights.data(), expected.weights_digest());
+  EXPECT_EQ(moments.data(), expected.moments_digest());
+  std::vector<float> master(static_cast<std::size_t>(loop.tensors[0].shape.count));
+  std::vector<float> of_other(master.size());
+  ASSERT_EQ(ebb_hybrid_read_master(found, 0, master.data(), loop.tensors[0].shape.count), 0);
+  expected.read_master(0, of_other);
+  EXPECT_EQ(master, of_other);
+  std::int64_t up = 0;
+  std::int64_t down = 0;
+  ASSERT_EQ(ebb_hybrid_traffic(found, &up, &down), 0);
+  EXPECT_GT(up, 0);
+  EXPECT_GT(down, 0);
+  ebb_hybrid_placement placement{};
+  ASSERT_EQ(ebb_hybrid_placement_of(found, &placement), 0);
+  EXPECT_GT(placement.streamed_parameters, 0);
+  EXPECT_GT(placement.resident_parameters, 0);
+  ASSERT_EQ(ebb_hybrid_wait(found), 0);
+
+  ASSERT_EQ(ebb_hybrid_save(found, path.c_str()), 0) << ebb_hybrid_error();
+  ebb_hybrid_destroy(found);
+  Loop later(small_shapes(), 123);
+  ebb_hybrid* second = create(later, R"({"state_format": "int8", "states": "host"})");
+  ASSERT_NE(second, nullptr) << ebb_hybrid_error();
+  ASSERT_EQ(ebb_hybrid_load(second, path.c_str(), nullptr), 0) << ebb_hybrid_error();
+  ASSERT_EQ(ebb_hybrid_digests(second, weights.data(), moments.data()), 0);
+  EXPECT_EQ(weights.data(), expected.weights_digest());
+  EXPECT_EQ(moments.data(), expected.moments_digest());
+  ASSERT_EQ(ebb_hybrid_weights_changed(second, nullptr), 0);
+  ebb_hybrid_destroy(second);
+}
+
+TEST(CInterface, ErrorsAreTexts) {
+  Loop loop(small_shapes());
+  const auto refused = [&](const char* settings, const std::string& part) {
+    ebb_hybrid* made = create(loop, settings);
+    EXPECT_EQ(made, nullptr) << settings;
+    ebb_hybrid_destroy(made);
+    EXPECT_NE(std::string(ebb_hybrid_error()).find(part), std::string::npos) << ebb_hybrid_error();
+  };
+  refused(nullptr, "null pointer");
+  refused("{", "settings");
+  refused("[]", "JSON object");
+  refused(R"({"speed": 9})", "'speed': there is none");
+  refused(R"({"threads": 1.5})", "threads");
+  refused(R"({"threads": "2"})", "threads");
+  refused(R"({"seed": -1})", "seed");
+  refused(R"({"states": "stream", "states": "host"})", "states");
+  refused(R"({"beta1": 2})", "beta1");
+  ebb_hybrid* made = create(loop, "{}");
+  ASSERT_NE(made, nullptr) << ebb_hybrid_error();
+  EXPECT_EQ(ebb_hybrid_step(made, 1e-3, 1, nullptr, nullptr), 1);
+  EXPECT_NE(std::string(ebb_hybrid_error()).find("is missing"), std::string::npos);
+  EXPECT_EQ(ebb_hybrid_load(made, "nowhere/at/all", nullptr), 1);
+  EXPECT_EQ(ebb_hybrid_save(made, nullptr), 1);
+  EXPECT_EQ(ebb_hybrid_wait(nullptr), 1);
+  ebb_hybrid_destroy(made);
+}
+
+// What a program that loads the shared library does: it finds every function there, and they work.
+TEST(SharedLibrary, HasTheFunctionsOfTheHeader) {
+  const std::unique_ptr<void, int (*)(void*)> library(
+      dlopen(EBB_HYBRID_LIBRARY, RTLD_NOW | RTLD_LOCAL), &dlclose);
+  ASSERT_NE(library, nullptr) << dlerror();
+  for (const char* name : {"error", "create", "destroy", "set_gradient", "gradient_ready", "step",
+                           "wait_for_weight", "wait", "weights_changed", "save", "load",
+                           "read_master", "placement_of", "traffic", "digests"}) {
+    EXPECT_NE(dlsym(library.get(), (std::string("ebb_hybrid_") + name).c_str()), nullptr) << name;
+  }
+  const auto find = [&]<class Function>(Function*& to, const char* name) {
+    to = reinterpret_cast<Function*>(dlsym(library.get(), name));
+  };
+  decltype(ebb_hybrid_create)* create_there = nullptr;
+  decltype(ebb_hybrid_digests)* digests_there = nullptr;
+  decltype(ebb_hybrid_destroy)* destroy_there = nullptr;
+  find(create_there, "ebb_hybrid_create");
+  find(digests_there, "ebb_hybrid_digests");
+  find(destroy_there, "ebb_hybrid_destroy");
+  ASSERT_NE(create_there, &ebb_hybrid_create) << "found its own";
+  Loop loop(small_shapes());
+  const auto parameters = c_parameters(loop);
+  ebb_hybrid* made =
+      create_there("{}", parameters.data(), static_cast<std::int64_t>(parameters.size()), nullptr);
+  ASSERT_NE(made, nullptr);
+  std::array<char, 33> weights{};
+  std::array<char, 33> moments{};
+  EXPECT_EQ(digests_there(made, weights.data(), moments.data()), 0);
+  EXPECT_EQ(std::string(weights.data()).size(), 32u);
+  destroy_there(made);
+}
+
+}  // namespace
+}  // namespace ebb::hybrid
