@@ -19,15 +19,9 @@ using checkpoint::StoredType;
 using optim::StateFormat;
 using optim::StateKind;
 
-std::string_view suffix_of(Plane plane) {
-  switch (plane) {
-    case Plane::weight: return "";
-    case Plane::low: return ".low";
-    case Plane::first: return ".first";
-    case Plane::second: return ".second";
-    case Plane::scales: return ".scales";
-  }
-  return "";
+// Weights are called as others call them.
+std::string suffix_of(Plane plane) {
+  return plane == Plane::weight ? "" : fmt::format(".{}", optim::name_of(plane));
 }
 
 StoredType type_of(Plane plane, const StateKind& kind) {
@@ -49,18 +43,10 @@ checkpoint::TensorSpec spec_of(const model::Parameter& parameter, Plane plane,
   std::vector<std::int64_t> shape = {parameter.rows};
   if (parameter.matrix) shape.push_back(parameter.cols);
   if (grain.per > 1) shape = {grain.size_of(parameter.count()) / grain.bytes, grain.bytes};
-  return {parameter.name + std::string(suffix_of(plane)), type_of(plane, kind), std::move(shape)};
+  return {parameter.name + suffix_of(plane), type_of(plane, kind), std::move(shape)};
 }
 
 using Planes = std::vector<Plane>;
-
-Planes state_planes(const StateKind& kind) {
-  Planes planes;
-  for (const Plane plane : optim::kStatePlanes) {
-    if (optim::grain_of(plane, kind).bytes > 0) planes.push_back(plane);
-  }
-  return planes;
-}
 
 // Calls visit(first, count) for pieces of a tensor.
 template <class Visit>
@@ -167,7 +153,7 @@ struct Piece {
 void convert_moments(const PlaneFile& file, ParameterStore& store) {
   const auto& all = store.parameters().all;
   const auto moments = [](const StateKind& kind) {
-    Planes planes = state_planes(kind);
+    Planes planes = optim::state_planes(kind);
     std::erase(planes, Plane::low);
     return planes;
   };
@@ -196,7 +182,7 @@ std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesyst
                                       const TrainingState& state, int keep) {
   checkpoint::CheckpointWriter writer(files, root, state.step);
   write_file(files, writer, checkpoint::kWeightsName, store, {Plane::weight});
-  write_file(files, writer, kStateName, store, state_planes(store.kind()));
+  write_file(files, writer, kStateName, store, optim::state_planes(store.kind()));
   writer.write_json("config.json", config_to_save(companions, store.kind().weight_type));
   for (const Companions::Copy& copy : companions.copies) writer.copy_file(copy.name, *copy.file);
   writer.write_json(kTrainingName, to_json(state));
@@ -211,7 +197,7 @@ void load_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,
   kind.format = stored;
   load_planes(PlaneFile(files, folder / checkpoint::kWeightsName, kind), store, {Plane::weight});
   const PlaneFile states(files, folder / kStateName, kind);
-  if (stored == store.kind().format) return load_planes(states, store, state_planes(kind));
+  if (stored == store.kind().format) return load_planes(states, store, optim::state_planes(kind));
   if (kind.weight_type == DType::bf16) load_planes(states, store, {Plane::low});
   convert_moments(states, store);
 }

@@ -64,41 +64,14 @@ void check_plan_size(const TrainOptions& o, const model::Config& config) {
                   most_passes / config.layers, config.layers));
 }
 
-// The rule as it comes, with what the user gave. A flag that it does not know is refused.
 optim::Rule parse_optimizer(const TrainOptions& o) {
-  optim::Rule rule = optim::parse_rule(o.optimizer);
-  const auto refuse = [&](bool given, std::string_view flag) {
-    if (!given) return;
-    throw ConfigError(
-        fmt::format("{}: --optimizer {} does not have it; leave it out", flag, o.optimizer));
-  };
-  const auto set = [&](double& to, const std::optional<double>& from) { to = from.value_or(to); };
-  std::visit(
-      [&](auto& r) {
-        if constexpr (requires { r.beta1; }) {
-          set(r.beta1, o.beta1);
-          set(r.beta2, o.beta2);
-        } else {
-          refuse(o.beta1.has_value(), "--beta1");
-          refuse(o.beta2.has_value(), "--beta2");
-        }
-        if constexpr (requires { r.epsilon; }) {
-          set(r.epsilon, o.epsilon);
-        } else {
-          refuse(o.epsilon.has_value(), "--epsilon");
-        }
-        if constexpr (requires { r.momentum; }) {
-          set(r.momentum, o.momentum);
-          r.nesterov = o.nesterov;
-        } else {
-          refuse(o.momentum.has_value(), "--momentum");
-          refuse(o.nesterov, "--nesterov");
-        }
-        set(r.weight_decay, o.weight_decay);
-      },
-      rule);
-  optim::validate(rule);
-  return rule;
+  return optim::make_rule({.name = o.optimizer,
+                           .beta1 = o.beta1,
+                           .beta2 = o.beta2,
+                           .epsilon = o.epsilon,
+                           .momentum = o.momentum,
+                           .nesterov = o.nesterov ? std::optional(true) : std::nullopt,
+                           .weight_decay = o.weight_decay});
 }
 
 plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {

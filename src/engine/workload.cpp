@@ -137,9 +137,9 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
   work.tables = decoder.table_bytes(decoder.shape().sequence);
   work.weight_bytes = size_of(shape.state.weight_type);
   work.gradient_bytes = size_of(shape.gradient_type);
-  for (const optim::Plane plane : optim::kStatePlanes) {
+  for (const optim::Plane plane : optim::state_planes(shape.state)) {
     const optim::Grain grain = optim::grain_of(plane, shape.state);
-    if (grain.bytes > 0) work.state_planes.push_back({grain.bytes, grain.per});
+    work.state_planes.push_back({grain.bytes, grain.per});
   }
   work.norm_block = kernels::kNormBlock;
   work.device_extra = backend.library_bytes();

@@ -21,43 +21,14 @@ void require(bool holds, std::string_view setting, const Value& value, std::stri
   if (!holds) throw ConfigError(fmt::format("{} {}: expected {}", setting, value, expected));
 }
 
-// `find` gives the address of the member of that name, or null where the rule has none.
-template <class Value, class Find>
-void set(optim::Rule& rule, const std::optional<Value>& wish, std::string_view member, Find find) {
-  if (!wish) return;
-  Value* found = std::visit(find, rule);
-  if (found == nullptr) {
-    throw ConfigError(
-        fmt::format("the rule {} has no {}: leave it out", optim::name_of(rule), member));
-  }
-  *found = *wish;
-}
-
 optim::Rule make_rule(const HybridOptimizer::Rule& wish) {
-  optim::Rule rule = optim::parse_rule(wish.name);
-  set(rule, wish.beta1, "beta1", [](auto& r) -> double* {
-    if constexpr (requires { r.beta1; }) return &r.beta1;
-    return nullptr;
-  });
-  set(rule, wish.beta2, "beta2", [](auto& r) -> double* {
-    if constexpr (requires { r.beta2; }) return &r.beta2;
-    return nullptr;
-  });
-  set(rule, wish.epsilon, "epsilon", [](auto& r) -> double* {
-    if constexpr (requires { r.epsilon; }) return &r.epsilon;
-    return nullptr;
-  });
-  set(rule, wish.weight_decay, "weight_decay", [](auto& r) { return &r.weight_decay; });
-  set(rule, wish.momentum, "momentum", [](auto& r) -> double* {
-    if constexpr (requires { r.momentum; }) return &r.momentum;
-    return nullptr;
-  });
-  set(rule, wish.nesterov, "nesterov", [](auto& r) -> bool* {
-    if constexpr (requires { r.nesterov; }) return &r.nesterov;
-    return nullptr;
-  });
-  optim::validate(rule);
-  return rule;
+  return optim::make_rule({.name = wish.name,
+                           .beta1 = wish.beta1,
+                           .beta2 = wish.beta2,
+                           .epsilon = wish.epsilon,
+                           .momentum = wish.momentum,
+                           .nesterov = wish.nesterov,
+                           .weight_decay = wish.weight_decay});
 }
 
 void require_share(std::string_view setting, double value) {

@@ -279,14 +279,14 @@ void StateFile::convert(StateStore& store, int p, std::int64_t first, std::int64
   auto* second_moment = staging.take_as<float>(count);
   for (const Plane plane : moment_planes(from)) {
     read(plane, store.parameters()[at(p)], from, first, count,
-         stored + plane_start(plane, from, count));
+         stored + optim::offset_of(plane, from, count));
   }
   optim::widen_moments(optim::state_span(optim::planes(stored, from, count), from, 0, count),
                        first_moment, second_moment);
   optim::narrow_moments(first_moment, second_moment,
                         optim::state_span(optim::planes(wanted, to, count), to, 0, count));
   for (const Plane plane : moment_planes(to)) {
-    store.write(plane, p, first, count, wanted + plane_start(plane, to, count));
+    store.write(plane, p, first, count, wanted + optim::offset_of(plane, to, count));
   }
 }
 

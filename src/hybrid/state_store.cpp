@@ -45,7 +45,7 @@ void StateStore::for_ranges(int parameter, std::int64_t first, std::int64_t coun
 
 std::byte* StateStore::address(Plane plane, int c, std::int64_t in_chunk) const {
   const Chunk& chunk = chunks_[at(c)];
-  return memory_.home(at(c)).state + plane_start(plane, chunk.kind, chunk.count) +
+  return memory_.home(at(c)).state + optim::offset_of(plane, chunk.kind, chunk.count) +
          plane_bytes(plane, chunk.kind, in_chunk);
 }
 

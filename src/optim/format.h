@@ -6,6 +6,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "base/dtype.h"
 #include "ebb/units.h"
@@ -30,6 +32,17 @@ inline constexpr Bytes kPlaneAlignment = 64;
 enum class Plane : std::uint8_t { weight, low, first, second, scales };
 inline constexpr std::array kStatePlanes = {Plane::low, Plane::first, Plane::second, Plane::scales};
 
+constexpr std::string_view name_of(Plane plane) {
+  switch (plane) {
+    case Plane::weight: return "weight";
+    case Plane::low: return "low";
+    case Plane::first: return "first";
+    case Plane::second: return "second";
+    case Plane::scales: return "scales";
+  }
+  return "?";
+}
+
 // A plane has `bytes` for every `per` parameters, and for what is left of them at the end.
 struct Grain {
   Bytes bytes = 0;  // 0: the kind has no such plane
@@ -51,6 +64,15 @@ constexpr Grain grain_of(Plane plane, const StateKind& kind) {
     case Plane::scales: return coded ? Grain{kind.moments, kernels::kStateBlock} : Grain{};
   }
   return {};
+}
+
+// The planes of the state that the kind has, in their order.
+inline std::vector<Plane> state_planes(const StateKind& kind) {
+  std::vector<Plane> planes;
+  for (const Plane plane : kStatePlanes) {
+    if (grain_of(plane, kind).bytes > 0) planes.push_back(plane);
+  }
+  return planes;
 }
 
 // Where the planes of `count` parameters start in their piece, in bytes, and where they all end.

@@ -112,7 +112,46 @@ kernels::Step numbers(const Adagrad& rule, const Now& now) {
                               .decay = static_cast<float>(now.decay)};
 }
 
+// `find` gives the address of the member, or null where the rule has none.
+template <class Value, class Find>
+void set(Rule& rule, const std::optional<Value>& wish, std::string_view flag, Find find) {
+  if (!wish) return;
+  Value* found = std::visit(find, rule);
+  if (found == nullptr) {
+    throw ConfigError(
+        fmt::format("{}: --optimizer {} does not have it; leave it out", flag, name_of(rule)));
+  }
+  *found = *wish;
+}
+
 }  // namespace
+
+Rule make_rule(const RuleWishes& wishes) {
+  Rule rule = parse_rule(wishes.name);
+  set(rule, wishes.beta1, "--beta1", [](auto& r) -> double* {
+    if constexpr (requires { r.beta1; }) return &r.beta1;
+    return nullptr;
+  });
+  set(rule, wishes.beta2, "--beta2", [](auto& r) -> double* {
+    if constexpr (requires { r.beta2; }) return &r.beta2;
+    return nullptr;
+  });
+  set(rule, wishes.epsilon, "--epsilon", [](auto& r) -> double* {
+    if constexpr (requires { r.epsilon; }) return &r.epsilon;
+    return nullptr;
+  });
+  set(rule, wishes.momentum, "--momentum", [](auto& r) -> double* {
+    if constexpr (requires { r.momentum; }) return &r.momentum;
+    return nullptr;
+  });
+  set(rule, wishes.nesterov, "--nesterov", [](auto& r) -> bool* {
+    if constexpr (requires { r.nesterov; }) return &r.nesterov;
+    return nullptr;
+  });
+  set(rule, wishes.weight_decay, "--weight-decay", [](auto& r) { return &r.weight_decay; });
+  validate(rule);
+  return rule;
+}
 
 std::string_view name_of(const Rule& rule) {
   return std::visit([](const auto& r) { return name(r); }, rule);

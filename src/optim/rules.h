@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <variant>
 
@@ -46,6 +48,20 @@ struct Adagrad {
 };
 
 using Rule = std::variant<AdamW, Adam, Lion, Sgd, Adagrad>;
+
+// What a user said of a rule; what is not said is as the rule comes.
+struct RuleWishes {
+  std::string name = "adamw";
+  std::optional<double> beta1{};
+  std::optional<double> beta2{};
+  std::optional<double> epsilon{};
+  std::optional<double> momentum{};
+  std::optional<bool> nesterov{};
+  std::optional<double> weight_decay{};
+};
+
+// The rule as wished, valid. Throws ConfigError also for what the rule does not have.
+Rule make_rule(const RuleWishes& wishes);
 
 std::string_view name_of(const Rule& rule);
 // The rule of that name as it comes, to be changed and validated. Throws ConfigError that lists the

@@ -151,7 +151,7 @@ class HandRun {
   const std::byte* plane(Plane plane, std::size_t t) const {
     const Tensor& tensor = loop_.tensors[t];
     if (plane == Plane::weight) return tensor.weight.data();
-    return states_[t].data() + plane_start(plane, kinds_[t], tensor.shape.count);
+    return states_[t].data() + optim::offset_of(plane, kinds_[t], tensor.shape.count);
   }
   const optim::StateKind& kind(std::size_t t) const { return kinds_[t]; }
 

@@ -142,7 +142,7 @@ Moments widened(Optimizer& optimizer, int p) {
   const std::int64_t count = store.parameters()[static_cast<std::size_t>(p)].count;
   std::vector<std::byte> state(static_cast<std::size_t>(optim::state_bytes(kind, count)));
   for (const Plane plane : moment_planes(kind)) {
-    store.read(plane, p, 0, count, state.data() + plane_start(plane, kind, count));
+    store.read(plane, p, 0, count, state.data() + optim::offset_of(plane, kind, count));
   }
   Moments moments{std::vector<float>(static_cast<std::size_t>(count)),
                   std::vector<float>(static_cast<std::size_t>(count))};
