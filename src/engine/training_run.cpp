@@ -117,10 +117,9 @@ StepResult TrainingRun::step(std::span<const text::Batch> batches) {
   const auto numbers = [&](bool decays) {
     return optim::step_numbers(settings_.adamw, rate, step, decays, settings_.seed);
   };
-  tasks_.set_numbers(index, {.step = step,
-                             .counted = counted,
-                             .decaying = numbers(true),
-                             .resting = numbers(false)});
+  tasks_.set_numbers(
+      index,
+      {.step = step, .counted = counted, .decaying = numbers(true), .resting = numbers(false)});
   executor_.issue();
   executor_.wait(norm_task_);
   steps_done_ = step;
