@@ -1,6 +1,8 @@
 // The moments of the formats, in and out of vectors. Included as optimizer_lanes-inl.h is, after it
 // and update_arithmetic-inl.h.
 
+inline constexpr std::int64_t kBlockWords = kStateBlock / 4;
+
 // Where the walk through a span's blocks is: at the four vectors that have the codes of `word` and
 // the words behind it, of the 32 of a block.
 struct Place {
@@ -13,7 +15,6 @@ struct Place {
 
 template <int kPlanes>
 struct ExactMoments {
-  using Order = InRow;
   float* first;
   float* second;
 
@@ -83,11 +84,7 @@ struct Dice {
   }
 };
 
-// The compact formats: open() comes before a block's first load and close() behind its last store;
-// settle() when kBatch blocks, or the last ones, are closed.
 struct Bf16Moments {
-  using Order = ByTurns;
-  static constexpr std::int64_t kBatch = 1;
   bf16* first;
   bf16* second;
   Dice dice;
@@ -96,7 +93,6 @@ struct Bf16Moments {
       : first(static_cast<bf16*>(span.first)),
         second(static_cast<bf16*>(span.second)),
         dice(span, step) {}
-  HWY_INLINE void open(std::int64_t) {}
   HWY_INLINE void load(Place at, Number& m, Number& v) const {
     m = ByTurns::load(first + at.element());
     v = ByTurns::load(second + at.element());
@@ -107,8 +103,6 @@ struct Bf16Moments {
     ByTurns::store_high(rounded_bits<Lanes>(v, Dice::for_second<16>(random)),
                         second + at.element());
   }
-  HWY_INLINE void close(std::int64_t) {}
-  HWY_INLINE void settle(std::int64_t, std::int64_t) {}
 };
 
 // The four codes of a word, as moment_codes.h has them. Their arithmetic is that of floats whose
@@ -178,83 +172,87 @@ struct Codes {
   }
 };
 
-// New moments wait in the first-level cache until the largest of their block are known, and those
-// of other blocks with them: the arithmetic of one block's codes need not wait for its scales then.
+// A block's moments while its scales are not known.
+struct NewMoments {
+  HWY_INLINE void keep(std::int64_t w, Number m, Number v) {
+    keep_in(first_, w, m);
+    keep_in(second_, w, v);
+  }
+  HWY_INLINE Number first(std::int64_t w) const { return kept_in(first_, w); }
+  HWY_INLINE Number second(std::int64_t w) const { return kept_in(second_, w); }
+
+ private:
+  using Vectors = float[4][kBlockWords];
+  static HWY_INLINE void keep_in(Vectors& to, std::int64_t w, Number x) {
+    hn::Store(x.a, Floats(), to[0] + w);
+    hn::Store(x.b, Floats(), to[1] + w);
+    hn::Store(x.c, Floats(), to[2] + w);
+    hn::Store(x.d, Floats(), to[3] + w);
+  }
+  static HWY_INLINE Number kept_in(const Vectors& from, std::int64_t w) {
+    return {hn::Load(Floats(), from[0] + w), hn::Load(Floats(), from[1] + w),
+            hn::Load(Floats(), from[2] + w), hn::Load(Floats(), from[3] + w)};
+  }
+  HWY_ALIGN Vectors first_;
+  HWY_ALIGN Vectors second_;
+};
+
 struct Int8Moments {
-  using Order = ByTurns;
-  static constexpr std::int64_t kBatch = 4;
-  static constexpr std::int64_t kBlockWords = kStateBlock / 4;
+  struct Floors {
+    VectorWord first, second;
+  };
+  // The bits of the largest moments seen, but for signs.
+  struct Largest {
+    VectorWord first;
+    VectorWord second;
+
+    HWY_INLINE void see(Number m, Number v) {
+      const Word x = Lanes::bit_and(Lanes::bits(m), Lanes::word(0x7fffffffu));
+      const Word y = Lanes::bits(v);
+      first = hn::Max(first, hn::Max(hn::Max(x.a, x.b), hn::Max(x.c, x.d)));
+      second = hn::Max(second, hn::Max(hn::Max(y.a, y.b), hn::Max(y.c, y.d)));
+    }
+  };
   std::uint8_t* first;
   std::uint8_t* second;
   std::uint8_t* scales;
   Dice dice;
-  VectorWord first_floors = word(0);
-  VectorWord second_floors = word(0);
-  VectorWord most_first = word(0);
-  VectorWord most_second = word(0);
-  HWY_ALIGN float new_first[kBatch][4][kBlockWords];
-  HWY_ALIGN float new_second[kBatch][4][kBlockWords];
 
   Int8Moments(const StateSpan& span, const AdamWStep& step)
       : first(static_cast<std::uint8_t*>(span.first)),
         second(static_cast<std::uint8_t*>(span.second)),
         scales(span.scales),
         dice(span, step) {}
-  HWY_INLINE void open(std::int64_t block) {
-    first_floors = Codes::floors(scales[2 * block]);
-    second_floors = Codes::floors(scales[2 * block + 1]);
-    most_first = most_second = word(0);
+  HWY_INLINE Floors floors(std::int64_t block) const {
+    return {Codes::floors(scales[2 * block]), Codes::floors(scales[2 * block + 1])};
   }
-  HWY_INLINE void load(Place at, Number& m, Number& v) const {
-    m = Codes::decoded_first(load_words(first + at.code()), first_floors);
-    v = Codes::decoded_second(load_words(second + at.code()), second_floors);
+  HWY_INLINE void store_scales(std::int64_t block, const Largest& largest) const {
+    scales[2 * block] = block_scale(kFirstCode, largest_lane(largest.first));
+    scales[2 * block + 1] = block_scale(kSecondCode, largest_lane(largest.second));
   }
-  HWY_INLINE void store(Place at, Number m, Number v) {
-    keep(m, new_first[at.block % kBatch], at.word);
-    keep(v, new_second[at.block % kBatch], at.word);
-    const Word x = Lanes::bit_and(Lanes::bits(m), Lanes::word(0x7fffffffu));
-    const Word y = Lanes::bits(v);
-    most_first = hn::Max(most_first, hn::Max(hn::Max(x.a, x.b), hn::Max(x.c, x.d)));
-    most_second = hn::Max(most_second, hn::Max(hn::Max(y.a, y.b), hn::Max(y.c, y.d)));
+  HWY_INLINE void load(Place at, Floors floors, Number& m, Number& v) const {
+    m = Codes::decoded_first(load_words(first + at.code()), floors.first);
+    v = Codes::decoded_second(load_words(second + at.code()), floors.second);
   }
-  HWY_INLINE void close(std::int64_t block) {
-    scales[2 * block] = block_scale(kFirstCode, largest_lane(most_first));
-    scales[2 * block + 1] = block_scale(kSecondCode, largest_lane(most_second));
+  HWY_INLINE void store(Place at, Floors floors, Number m, Number v) const {
+    const Dice::Rolled random = dice.roll(at);
+    store_words(Codes::encoded_first(m, floors.first, Dice::for_first<kFirstCode.dropped>(random)),
+                first + at.code());
+    store_words(
+        Codes::encoded_second(v, floors.second, Dice::for_second<kSecondCode.dropped>(random)),
+        second + at.code());
   }
-  HWY_INLINE void settle(std::int64_t begin, std::int64_t end) const {
-    for (std::int64_t block = begin; block < end; ++block) {
-      const VectorWord floors_1 = Codes::floors(scales[2 * block]);
-      const VectorWord floors_2 = Codes::floors(scales[2 * block + 1]);
-      for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
-        const Place at{block, w};
-        const Dice::Rolled random = dice.roll(at);
-        store_words(Codes::encoded_first(kept(new_first[block % kBatch], w), floors_1,
-                                         Dice::for_first<kFirstCode.dropped>(random)),
-                    first + at.code());
-        store_words(Codes::encoded_second(kept(new_second[block % kBatch], w), floors_2,
-                                          Dice::for_second<kSecondCode.dropped>(random)),
-                    second + at.code());
-      }
-      if (HWY_UNLIKELY(scales[2 * block] == kNoScale)) clear(first, block);
-      if (HWY_UNLIKELY(scales[2 * block + 1] == kNoScale)) clear(second, block);
+  // What store() made of blocks that have no numbers means nothing.
+  HWY_INLINE void clear_without_scale(std::int64_t block) const {
+    const std::int64_t code = block * kStateBlock;
+    if (HWY_UNLIKELY(scales[2 * block] == kNoScale)) std::memset(first + code, 0, kStateBlock);
+    if (HWY_UNLIKELY(scales[2 * block + 1] == kNoScale)) {
+      std::memset(second + code, 0, kStateBlock);
     }
   }
 
  private:
-  static HWY_INLINE void keep(Number x, float (&to)[4][kBlockWords], std::int64_t w) {
-    hn::Store(x.a, Floats(), to[0] + w);
-    hn::Store(x.b, Floats(), to[1] + w);
-    hn::Store(x.c, Floats(), to[2] + w);
-    hn::Store(x.d, Floats(), to[3] + w);
-  }
-  static HWY_INLINE Number kept(const float (&from)[4][kBlockWords], std::int64_t w) {
-    return {hn::Load(Floats(), from[0] + w), hn::Load(Floats(), from[1] + w),
-            hn::Load(Floats(), from[2] + w), hn::Load(Floats(), from[3] + w)};
-  }
   static HWY_INLINE std::uint32_t largest_lane(VectorWord words) {
     return hn::GetLane(hn::MaxOfLanes(Words(), words));
-  }
-  static void clear(std::uint8_t* codes, std::int64_t block) {
-    std::memset(codes + block * kStateBlock, 0, kStateBlock);
   }
 };

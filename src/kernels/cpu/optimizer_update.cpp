@@ -73,7 +73,7 @@ void update_exact(const StateSpan& span, const S& step, float scale) {
   const Moments moments(span);
   const std::int64_t blocks = span.count / kStateBlock;
   for (std::int64_t block = 0; block < blocks; ++block) {
-    for (std::int64_t w = 0; w < kStateBlock / 4; w += lanes()) {
+    for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
       const Place at{block, w};
       Number m, v;
       moments.load(at, m, v);
@@ -85,62 +85,82 @@ void update_exact(const StateSpan& span, const S& step, float scale) {
   }
 }
 
-// AdamW's masters, in turns with the moments: while the roots of one place are taken, the one
-// before it is divided and stored. In one go all that depends on a root or a quotient would wait
-// for it in the processor's queues, which are then too short for other work (a tenth slower).
-template <class Planes>
-struct Masters {
-  const Planes& planes;
-  Number m, root, quotient;
-  std::int64_t element = -1;
-
-  HWY_INLINE void begin(std::int64_t at, Number new_m, Number new_v) {
-    element = at;
-    m = new_m;
-    root = Lanes::sqrt(new_v);
-  }
-  HWY_INLINE void divide() {
-    const AdamWStep& s = planes.step;
-    quotient = adam_quotient<Lanes>(s.inverse_root_correction2, s.epsilon, m, root);
-  }
-  HWY_INLINE void move() const {
-    const AdamWStep& s = planes.step;
-    const Number p = planes.template load_masters<ByTurns>(element);
-    const Number kept = Lanes::mul(p, Lanes::number(s.decay_factor));
-    planes.template store_masters<ByTurns>(Lanes::fma(Lanes::number(-s.step_size), quotient, kept),
-                                           element);
-  }
-};
-
-template <class Weight, class Gradient, class Moments>
-void update_compact(const StateSpan& span, const AdamWStep& step, float scale) {
-  using AllPlanes = Planes<Weight, Gradient, AdamWStep>;
-  const AllPlanes planes(span, step, scale);
+// The compact formats, which are AdamW's alone. What a moment becomes in memory is made between its
+// root and the division by it, which both take long.
+template <class AllPlanes>
+HWY_INLINE void move_masters(const AllPlanes& planes, Place at, Number m, Number root) {
   const AdamWStep& s = planes.step;
-  Moments moments(span, step);
-  Masters<AllPlanes> masters{planes};
+  const Number q = adam_quotient<Lanes>(s.inverse_root_correction2, s.epsilon, m, root);
+  const Number p = planes.template load_masters<ByTurns>(at.element());
+  const Number kept = Lanes::mul(p, Lanes::number(s.decay_factor));
+  planes.template store_masters<ByTurns>(Lanes::fma(Lanes::number(-s.step_size), q, kept),
+                                         at.element());
+}
+
+template <class AllPlanes>
+HWY_INLINE void move_moments(const AllPlanes& planes, Place at, Number& m, Number& v) {
+  const AdamWStep& s = planes.step;
+  const Number g = planes.template load_gradient<ByTurns>(at.element());
+  adam_moments<Lanes>(s.beta1, s.one_minus_beta1, s.beta2, s.one_minus_beta2, g, m, v);
+}
+
+template <class Weight, class Gradient>
+void update_bf16(const StateSpan& span, const AdamWStep& step, float scale) {
+  const Planes<Weight, Gradient, AdamWStep> planes(span, step, scale);
+  const Bf16Moments moments(span, step);
   const std::int64_t blocks = span.count / kStateBlock;
-  for (std::int64_t batch = 0; batch < blocks; batch += Moments::kBatch) {
-    const std::int64_t end = HWY_MIN(batch + Moments::kBatch, blocks);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
+      const Place at{block, w};
+      Number m, v;
+      moments.load(at, m, v);
+      move_moments(planes, at, m, v);
+      const Number root = Lanes::sqrt(v);
+      moments.store(at, m, v);
+      move_masters(planes, at, m, root);
+    }
+  }
+}
+
+// New moments wait in the first-level cache until the largest of their block are known, and those
+// of other blocks with them: a block's codes need not wait for the way to its scales then.
+template <class Weight, class Gradient>
+void update_int8(const StateSpan& span, const AdamWStep& step, float scale) {
+  constexpr std::int64_t kBatch = 4;
+  const Planes<Weight, Gradient, AdamWStep> planes(span, step, scale);
+  const Int8Moments moments(span, step);
+  NewMoments waiting[kBatch];
+  const std::int64_t blocks = span.count / kStateBlock;
+  for (std::int64_t batch = 0; batch < blocks; batch += kBatch) {
+    const std::int64_t end = HWY_MIN(batch + kBatch, blocks);
     for (std::int64_t block = batch; block < end; ++block) {
-      moments.open(block);
-      for (std::int64_t w = 0; w < kStateBlock / 4; w += lanes()) {
+      NewMoments& to = waiting[block - batch];
+      const Int8Moments::Floors floors = moments.floors(block);
+      Int8Moments::Largest largest{word(0), word(0)};
+      for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
         const Place at{block, w};
         Number m, v;
-        moments.load(at, m, v);
-        const Number g = planes.template load_gradient<ByTurns>(at.element());
-        if (masters.element >= 0) masters.divide();
-        adam_moments<Lanes>(s.beta1, s.one_minus_beta1, s.beta2, s.one_minus_beta2, g, m, v);
-        if (masters.element >= 0) masters.move();
-        masters.begin(at.element(), m, v);
-        moments.store(at, m, v);
+        moments.load(at, floors, m, v);
+        move_moments(planes, at, m, v);
+        largest.see(m, v);
+        to.keep(w, m, v);
       }
-      moments.close(block);
+      moments.store_scales(block, largest);
     }
-    moments.settle(batch, end);
+    for (std::int64_t block = batch; block < end; ++block) {
+      const NewMoments& from = waiting[block - batch];
+      const Int8Moments::Floors floors = moments.floors(block);
+      for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
+        const Place at{block, w};
+        const Number m = from.first(w);
+        const Number v = from.second(w);
+        const Number root = Lanes::sqrt(v);
+        moments.store(at, floors, m, v);
+        move_masters(planes, at, m, root);
+      }
+      moments.clear_without_scale(block);
+    }
   }
-  masters.divide();
-  masters.move();
 }
 
 // Calls `kernel` with the types of the span's planes.
@@ -154,26 +174,16 @@ void with_types(const StateSpan& span, const Kernel& kernel) {
   }
 }
 
-template <class Moments>
-void update_compact_span(const StateSpan& span, const Step& step, float scale) {
-  with_types(span, [&]<class W, class G>(W, G) {
-    update_compact<W, G, Moments>(span, std::get<AdamWStep>(step), scale);
-  });
-}
-
 void update_whole(const StateSpan& span, const Step& step, float scale) {
-  if (span.format == StateFormat::bf16) {
-    update_compact_span<Bf16Moments>(span, step, scale);
-  } else if (span.format == StateFormat::int8) {
-    update_compact_span<Int8Moments>(span, step, scale);
-  } else {
-    std::visit(
-        [&]<class S>(const S& numbers) {
-          with_types(span,
-                     [&]<class W, class G>(W, G) { update_exact<W, G>(span, numbers, scale); });
-        },
-        step);
-  }
+  with_types(span, [&]<class W, class G>(W, G) {
+    switch (span.format) {
+      case StateFormat::exact:
+        std::visit([&](const auto& numbers) { update_exact<W, G>(span, numbers, scale); }, step);
+        break;
+      case StateFormat::bf16: update_bf16<W, G>(span, std::get<AdamWStep>(step), scale); break;
+      case StateFormat::int8: update_int8<W, G>(span, std::get<AdamWStep>(step), scale); break;
+    }
+  });
 }
 
 // Copies planes of fewer than a block's elements to memory for a whole block, and back. Int8 codes
