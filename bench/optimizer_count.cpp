@@ -18,7 +18,8 @@ int main(int argc, char** argv) {
   for (const StateFormat each : {StateFormat::exact, StateFormat::bf16, StateFormat::int8}) {
     if (name_of(each) == std::string_view(argv[1])) format = each;
   }
-  std::vector<std::uint8_t> weight(2 * kCount, 0x3c), low(2 * kCount, 1), gradient(2 * kCount, 0x38);
+  std::vector<std::uint8_t> weight(2 * kCount, 0x3c), low(2 * kCount, 1),
+      gradient(2 * kCount, 0x38);
   const auto moment_bytes = static_cast<std::size_t>(moment_plane_bytes(format, kCount));
   std::vector<std::uint8_t> first(moment_bytes, 0x20), second(moment_bytes, 0x20);
   std::vector<std::uint8_t> scales(2 * state_blocks(kCount), 100);
