@@ -5,21 +5,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
+
+#include "base/cgroup.h"
 
 namespace ebb {
 namespace {
 
-// cgroup v2's "max 100000" or "150000 100000"; no file or no quota means no bound.
-int quota_cpus() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
-  return std::max(1, static_cast<int>(std::ceil(std::strtod(quota.c_str(), nullptr) / period)));
+CgroupLimits own_limits() {
+  std::ifstream file("/proc/self/cgroup");
+  const std::string self{std::istreambuf_iterator<char>(file), {}};
+  return cgroup_limits("/sys/fs/cgroup", self);
 }
 
 }  // namespace
@@ -30,15 +29,13 @@ int usable_cpus() {
   const int by_mask = sched_getaffinity(0, sizeof set, &set) == 0
                           ? CPU_COUNT(&set)
                           : static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, std::min(by_mask, quota_cpus()));
+  const double by_quota = std::ceil(own_limits().cpus);
+  return std::max(1, by_quota < by_mask ? static_cast<int>(by_quota) : by_mask);
 }
 
 Bytes usable_memory() {
   const Bytes all = static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
-  // "max" where there is no limit: not a number, and so no bound.
-  std::ifstream file("/sys/fs/cgroup/memory.max");
-  Bytes limit = 0;
-  return file >> limit && limit > 0 ? std::min(all, limit) : all;
+  return std::min(all, own_limits().memory);
 }
 
 }  // namespace ebb

@@ -78,6 +78,15 @@ void ThreadPool::work(int slot) {
   }
 }
 
+// No more than have something to do: a short call on a large machine would spend its time waking.
+void ThreadPool::wake_for(std::int64_t indices) {
+  if (indices >= std::ssize(workers_)) {
+    wake_.notify_all();
+  } else {
+    for (; indices > 0; --indices) wake_.notify_one();
+  }
+}
+
 void ThreadPool::parallel_for(std::int64_t count, FunctionRef<void(std::int64_t, int)> body) {
   Job job(count, body);
   const bool shared = count > 1 && !workers_.empty();
@@ -86,7 +95,7 @@ void ThreadPool::parallel_for(std::int64_t count, FunctionRef<void(std::int64_t,
       std::lock_guard lock(mutex_);
       open_.push_back(&job);
     }
-    wake_.notify_all();
+    wake_for(count - 1);
   }
   std::exception_ptr failure = job.run(0);
   if (shared) {

@@ -34,6 +34,7 @@ class ThreadPool {
   void stop();
   void work(int slot);
   Job* claim_open_job();
+  void wake_for(std::int64_t indices);
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -13,21 +13,19 @@ EBB_ARITHMETIC void adam_moments(float beta1, float one_minus_beta1, float beta2
   v = A::fma(A::number(beta2), v, A::mul(A::number(one_minus_beta2), A::mul(g, g)));
 }
 
-// -m / d, times the step's size, to be added to `p`.
+// m / d, with `root` that of v.
 template <class A>
-EBB_ARITHMETIC typename A::Number adam_move(float inverse_root_correction2, float epsilon,
-                                            float step_size, typename A::Number p,
-                                            typename A::Number m, typename A::Number v) {
-  const auto d = A::fma(A::sqrt(v), A::number(inverse_root_correction2), A::number(epsilon));
-  return A::fma(A::number(-step_size), A::div(m, d), p);
+EBB_ARITHMETIC typename A::Number adam_quotient(float inverse_root_correction2, float epsilon,
+                                                typename A::Number m, typename A::Number root) {
+  return A::div(m, A::fma(root, A::number(inverse_root_correction2), A::number(epsilon)));
 }
 
 template <class A>
 EBB_ARITHMETIC void apply(const AdamWStep& s, typename A::Number& p, typename A::Number g,
                           typename A::Number& m, typename A::Number& v) {
   adam_moments<A>(s.beta1, s.one_minus_beta1, s.beta2, s.one_minus_beta2, g, m, v);
-  p = adam_move<A>(s.inverse_root_correction2, s.epsilon, s.step_size,
-                   A::mul(p, A::number(s.decay_factor)), m, v);
+  const auto q = adam_quotient<A>(s.inverse_root_correction2, s.epsilon, m, A::sqrt(v));
+  p = A::fma(A::number(-s.step_size), q, A::mul(p, A::number(s.decay_factor)));
 }
 
 template <class A>
@@ -35,7 +33,8 @@ EBB_ARITHMETIC void apply(const AdamStep& s, typename A::Number& p, typename A::
                           typename A::Number& m, typename A::Number& v) {
   const auto h = A::fma(A::number(s.decay), p, g);
   adam_moments<A>(s.beta1, s.one_minus_beta1, s.beta2, s.one_minus_beta2, h, m, v);
-  p = adam_move<A>(s.inverse_root_correction2, s.epsilon, s.step_size, p, m, v);
+  const auto q = adam_quotient<A>(s.inverse_root_correction2, s.epsilon, m, A::sqrt(v));
+  p = A::fma(A::number(-s.step_size), q, p);
 }
 
 template <class A>
@@ -81,9 +80,9 @@ EBB_ARITHMETIC typename A::Word rounded_bits(typename A::Number value, typename 
   return A::add(bits, A::zero_unless_below(magnitude, A::word(0x7f7f0000u), random));
 }
 
-// Int8 codes where they are shortest to reach: of the first moment with the magnitude in the bits
-// that it has in a float, the sign beside it; of the second likewise. `floor` has the bits of the
-// block's power of two.
+// Int8 codes, one of a word (cpu/ has all four at once), where they are shortest to reach: of the
+// first moment with the magnitude in the bits that it has in a float, the sign beside it; of the
+// second likewise. `floor` has the bits of the block's power of two.
 template <class A, int kBits>
 EBB_ARITHMETIC typename A::Word moved_left(typename A::Word x) {
   if constexpr (kBits >= 0) {

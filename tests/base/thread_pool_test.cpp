@@ -1,6 +1,8 @@
 #include "base/thread_pool.h"
 #include "base/machine.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -171,6 +173,19 @@ TEST(ThreadPool, StartsAndStopsWithoutWork) {
 TEST(UsableCpus, IsAtLeastOneAndAtMostTheMachines) {
   EXPECT_GE(usable_cpus(), 1);
   EXPECT_LE(usable_cpus(), static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+TEST(UsableCpus, FollowsTheAffinityMask) {
+  std::thread([] {
+    cpu_set_t set;
+    ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &set)) ++cpu;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    ASSERT_EQ(sched_setaffinity(0, sizeof set, &set), 0);  // of this thread alone
+    EXPECT_EQ(usable_cpus(), 1);
+  }).join();
 }
 
 }  // namespace

@@ -79,6 +79,33 @@ TEST_P(Updates, LargePrimesEqualTheReferenceAtAnyThreadCount) {
   }
 }
 
+// One state an instruction set, whose steps run on one thread, then on two, three and five.
+TEST_P(Updates, ManyStepsOfALargePrimeEqualTheReferenceAtChangingThreadCounts) {
+  const std::vector<std::int64_t> levels = targets();  // OnlyTarget changes what it returns
+  const Shape whole = shape(33013, 1, Numbers::tame);
+  constexpr std::uint64_t kSeed = 9;
+  std::vector<std::unique_ptr<ThreadPool>> pools;
+  for (const int threads : {1, 2, 3, 5}) pools.push_back(std::make_unique<ThreadPool>(threads));
+  State expected(whole, kSeed);
+  std::vector<State> found(levels.size(), expected);
+  Array gradient(whole.gradient_type, whole.count, whole.offset);
+  for (int step = 1; step <= many_steps(); ++step) {
+    fill(gradient, Numbers::tame, kSeed, 100 + static_cast<std::uint64_t>(step), 1e-2);
+    const StepScale scale{step % 3 == 0 ? 1.0f : 0.37f, 1};
+    const Step numbers = whole.kind.numbers(step);
+    ReferenceOptimizerOps().update(expected.span(gradient), numbers, &scale);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const OnlyTarget only(levels[i]);
+      ThreadPool& pool = *pools[static_cast<std::size_t>(step) % pools.size()];
+      CpuOptimizerOps(pool).update(found[i].span(gradient), numbers, &scale);
+    }
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(difference(expected, found[i]), "") << fmt::format(
+        "{}, {}, {} steps, seed {}", hwy::TargetName(levels[i]), whole.text(), many_steps(), kSeed);
+  }
+}
+
 // The promise: chunks do not show. Cuts are where those of the norm's blocks may be.
 TEST_P(Updates, CutsChangeNothing) {
   const Shape whole = shape(5 * kNormBlock + 77, 1, Numbers::tame);

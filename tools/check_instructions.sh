@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# usage: check_instructions.sh [BUILD]
+# Counts the instructions of the hot loop of every state format and compares them with
+# tools/instructions.txt: a slower loop is found on a busy machine too. Valgrind knows no AVX-512, so
+# the AVX2 level is counted.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+program=${1:-build/release}/bench/optimizer_count
+parameters=4096
+
+if ! command -v valgrind >/dev/null; then
+  echo "instructions: not checked, valgrind is missing (make deps installs it)"
+  exit 0
+elif ! grep -qw avx2 /proc/cpuinfo; then
+  echo "instructions: not checked, this processor has no AVX2"
+  exit 0
+fi
+
+# instructions FORMAT CALLS: of the whole program.
+instructions() {
+  EBB_ISA=avx2 valgrind --tool=callgrind --callgrind-out-file=/dev/null "$program" "$1" "$2" 2>&1 |
+    sed -n 's/.*Collected : //p'
+}
+
+bad=0
+while read -r format fewest most; do
+  # What starting and ending takes is in both.
+  few=$(instructions "$format" 10)
+  many=$(instructions "$format" 110)
+  awk -v n="$((many - few))" -v p="$((100 * parameters))" -v format="$format" -v fewest="$fewest" \
+    -v most="$most" 'BEGIN {
+      each = n / p
+      ok = each >= fewest && each <= most
+      printf "instructions a parameter, %s: %.2f, expected %s to %s%s\n", format, each, fewest, most,
+        ok ? "" : " (a change on purpose goes into tools/instructions.txt)"
+      exit !ok
+    }' || bad=1
+done < <(grep -v '^#' tools/instructions.txt)
+exit $bad
