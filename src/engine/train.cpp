@@ -76,12 +76,13 @@ void compare_with(const TrainingState& state, const Json& key, TrainObserver& ob
 }
 
 optim::StateFormat stored_format(const TrainingState& state) {
-  const Json format = state.numerics_key.value(kStateFormatField, Json());
-  if (!format.is_string()) {
-    throw FormatError(fmt::format("the numerics key of {} has no {}: it is not one of this version",
-                                  kTrainingName, kStateFormatField));
+  using enum optim::StateFormat;
+  const Json stored = state.numerics_key.value(kStateFormatField, Json());
+  for (const optim::StateFormat format : {exact, bf16, int8}) {
+    if (stored == kernels::name_of(format)) return format;
   }
-  return optim::parse_state_format(format.get<std::string>());
+  throw FormatError(fmt::format("{}: the numerics key's {} should be exact, bf16 or int8, found {}",
+                                kTrainingName, kStateFormatField, stored.dump()));
 }
 
 // One run of train(): owns everything from the first file to the summary.

@@ -76,6 +76,7 @@ TrainingState read_training_state(io::FileSystem& files, const std::filesystem::
   reader.expect("version", version == kVersion, std::to_string(kVersion));
   TrainingState state;
   state.step = reader.whole_number("step");
+  reader.expect("step", state.step <= std::int64_t{1} << 40, "a number of steps");
   state.data_position = text::parse_position(reader.member("data_position"), path.string());
   state.seed = reader.unsigned_number("seed");
   state.numerics_key = reader.member("numerics_key");

@@ -50,6 +50,12 @@ std::string text_of(const char* text, std::string_view what) {
   return text;
 }
 
+template <class Value>
+Value& at(Value* to, std::string_view what) {
+  if (to == nullptr) throw ConfigError(fmt::format("{} is a null pointer", what));
+  return *to;
+}
+
 template <class Field>
 struct ValueOf {
   using Type = Field;
@@ -138,7 +144,7 @@ ebb_hybrid* ebb_hybrid_create(const char* settings, const ebb_hybrid_parameter* 
   guarded([&] {
     std::vector<HybridOptimizer::Parameter> all;
     for (int64_t i = 0; i < count; ++i) {
-      const ebb_hybrid_parameter& p = parameters[i];
+      const ebb_hybrid_parameter& p = (&at(parameters, "the list of parameters"))[i];
       all.push_back({.name = text_of(p.name, "the name of a parameter"),
                      .weight = p.weight,
                      .weight_type = type_of(p.weight_type),
@@ -198,6 +204,7 @@ int ebb_hybrid_load(ebb_hybrid* optimizer, const char* path, void* stream) {
 
 int ebb_hybrid_read_master(ebb_hybrid* optimizer, int64_t parameter, float* to, int64_t count) {
   return guarded([&] {
+    if (count > 0) at(to, "the masters' place");
     if (count < 0) throw ConfigError(fmt::format("read_master into {} elements", count));
     of(optimizer).read_master(parameter, {to, static_cast<std::size_t>(count)});
   });
@@ -206,26 +213,26 @@ int ebb_hybrid_read_master(ebb_hybrid* optimizer, int64_t parameter, float* to, 
 int ebb_hybrid_placement_of(ebb_hybrid* optimizer, ebb_hybrid_placement* placement) {
   return guarded([&] {
     const HybridOptimizer::Placement found = of(optimizer).placement();
-    *placement = {.device_bytes = found.device_bytes,
-                  .host_bytes = found.host_bytes,
-                  .resident_parameters = found.resident_parameters,
-                  .streamed_parameters = found.streamed_parameters,
-                  .host_parameters = found.host_parameters};
+    at(placement, "placement") = {.device_bytes = found.device_bytes,
+                                  .host_bytes = found.host_bytes,
+                                  .resident_parameters = found.resident_parameters,
+                                  .streamed_parameters = found.streamed_parameters,
+                                  .host_parameters = found.host_parameters};
   });
 }
 
 int ebb_hybrid_traffic(ebb_hybrid* optimizer, int64_t* up_bytes, int64_t* down_bytes) {
   return guarded([&] {
     const HybridOptimizer::Traffic found = of(optimizer).traffic();
-    *up_bytes = found.up;
-    *down_bytes = found.down;
+    at(up_bytes, "up_bytes") = found.up;
+    at(down_bytes, "down_bytes") = found.down;
   });
 }
 
 int ebb_hybrid_digests(ebb_hybrid* optimizer, char* weights, char* moments) {
   return guarded([&] {
-    std::strcpy(weights, of(optimizer).weights_digest().c_str());
-    std::strcpy(moments, of(optimizer).moments_digest().c_str());
+    std::strcpy(&at(weights, "weights"), of(optimizer).weights_digest().c_str());
+    std::strcpy(&at(moments, "moments"), of(optimizer).moments_digest().c_str());
   });
 }
 

@@ -198,6 +198,7 @@ void Optimizer::set_gradient(std::int64_t parameter, const void* gradient) {
         "the gradient of {} is in use: it can move after wait_for_weight(), before it is ready",
         in_quotes(of.name)));
   }
+  check_apart(parameters_, of, gradient);
   of.gradient = static_cast<const std::byte*>(gradient);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string_view>
 #include <unordered_set>
@@ -85,6 +86,18 @@ void check_overlaps(const std::vector<Parameter>& all) {
 }
 
 }  // namespace
+
+void check_apart(const std::vector<Parameter>& all, const Parameter& of, const void* gradient) {
+  const auto* begin = static_cast<const std::byte*>(gradient);
+  for (const Parameter& other : all) {
+    const std::byte* weight = other.weight;
+    if (std::less<>{}(begin, weight + other.weight_bytes()) &&
+        std::less<>{}(weight, begin + of.gradient_bytes())) {
+      throw ConfigError(fmt::format("the gradient of {} and the weight of {} share memory",
+                                    in_quotes(of.name), in_quotes(other.name)));
+    }
+  }
+}
 
 std::int64_t total_count(const std::vector<Parameter>& parameters) {
   std::int64_t total = 0;

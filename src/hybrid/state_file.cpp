@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
@@ -23,6 +24,7 @@ constexpr std::string_view kKind = "ebb optimizer state";
 constexpr std::string_view kVersion = "1";
 constexpr std::string_view kDigestName = "digest";
 constexpr Bytes kDigestBytes = 32;
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
@@ -71,8 +73,17 @@ void for_pieces(std::int64_t count, Visit visit) {
   }
 }
 
-void write_planes(checkpoint::SafetensorsWriter& file, StateStore& store) {
+// What the metadata says is part of the state.
+Digest digest_of(const StateInfo& info) {
   Digest digest;
+  const std::string text = fmt::format("{} {} {} {}", optim::name_of(info.rule),
+                                       kernels::name_of(info.format), info.seed, info.step);
+  digest.add(std::as_bytes(std::span(text)));
+  return digest;
+}
+
+void write_planes(checkpoint::SafetensorsWriter& file, StateStore& store, const StateInfo& info) {
+  Digest digest = digest_of(info);
   for (int p = 0; p < static_cast<int>(store.parameters().size()); ++p) {
     const optim::StateKind kind = store.kind_of(p);
     for (const Plane plane : all_planes(kind)) {
@@ -103,13 +114,13 @@ const std::string& metadata_of(const checkpoint::SafetensorsReader& file, const 
 }
 
 template <class Number>
-Number number_of(const checkpoint::SafetensorsReader& file, const std::string& key) {
+Number number_of(const checkpoint::SafetensorsReader& file, const std::string& key, Number most) {
   const std::string& text = metadata_of(file, key);
   Number number{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < 0) {
-    refuse(file.path(), fmt::format("its metadata's {} is {}, expected a whole number of 0 or more",
-                                    key, in_quotes(text)));
+  if (error != std::errc{} || end != text.data() + text.size() || number < 0 || number > most) {
+    refuse(file.path(), fmt::format("its metadata's {} is {}, expected a whole number from 0 to {}",
+                                    key, in_quotes(text), most));
   }
   return number;
 }
@@ -146,13 +157,13 @@ void save_state(io::FileSystem& files, const std::filesystem::path& path, StateS
          {"state_format", std::string(kernels::name_of(info.format))},
          {"seed", fmt::to_string(info.seed)},
          {"step", fmt::to_string(info.step)}});
-    write_planes(file, store);
+    write_planes(file, store, info);
     file.finish();
     files.rename(partial, path);
   } catch (...) {
     try {
-      files.remove_all(partial);
-    } catch (const IoError&) {  // what failed first says more
+      if (!files.is_directory(partial)) files.remove_all(partial);  // a folder is not ours
+    } catch (const IoError&) {                                      // what failed first says more
     }
     throw;
   }
@@ -173,8 +184,8 @@ StateFile::StateFile(io::FileSystem& files, const std::filesystem::path& path,
   }
   info_ = {.rule = rule,
            .format = format_of(file_),
-           .seed = number_of<std::uint64_t>(file_, "seed"),
-           .step = number_of<std::int64_t>(file_, "step")};
+           .seed = number_of(file_, "seed", std::numeric_limits<std::uint64_t>::max()),
+           .step = number_of(file_, "step", kMostSteps)};
   check_tensors(store);
   check_digest(store.staging());
 }
@@ -216,7 +227,7 @@ void StateFile::check_tensors(const StateStore& store) const {
 }
 
 void StateFile::check_digest(std::span<std::byte> staging) const {
-  Digest digest;
+  Digest digest = digest_of(info_);
   for (const checkpoint::StoredTensor& tensor : file_.tensors()) {
     if (&tensor == &file_.tensors().back()) break;
     for (Bytes offset = 0; offset < tensor.bytes;) {

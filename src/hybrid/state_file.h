@@ -2,7 +2,7 @@
 // state lay or how it was cut:
 //
 //   NAME.weight, NAME.low, NAME.first, NAME.second, NAME.scales   the planes of each parameter
-//   digest                                                        of all bytes before it
+//   digest                                                        of all planes and the metadata
 //
 // and as metadata the rule, the format, the seed and the step.
 #pragma once

@@ -121,6 +121,9 @@ HybridOptimizer::StepReport Optimizer::step(double learning_rate, double clip, v
     });
     ++info_.step;
     fetching_ = false;
+  } else {
+    // No update will follow the copies down, so nothing else tells when they have ended.
+    issue([&] { gradients_->synchronize(); });
   }
   ready_ = 0;
   for (Turn& turn : turns_) {

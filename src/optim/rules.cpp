@@ -184,8 +184,8 @@ void validate(const Rule& rule) {
   std::visit(
       [](const auto& r) {
         check(r);
-        require(r.weight_decay >= 0 && std::isfinite(r.weight_decay), "--weight-decay",
-                r.weight_decay, "a finite number, 0 or more");
+        require(r.weight_decay >= 0 && r.weight_decay <= 1000, "--weight-decay", r.weight_decay,
+                "0 to 1000");
       },
       rule);
 }

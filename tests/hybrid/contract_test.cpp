@@ -161,6 +161,8 @@ TEST(Turns, AGradientThatComesLaterOrMoves) {
   Optimizer optimizer(settings_of("host"), parameters, nullptr);
   EXPECT_REFUSED(ConfigError, "set_gradient()", optimizer.gradient_ready(2, nullptr));
   EXPECT_REFUSED(ConfigError, "null pointer", optimizer.set_gradient(2, nullptr));
+  EXPECT_REFUSED(ConfigError, "share memory",
+                 optimizer.set_gradient(2, loop.tensors[0].weight.data() + 2));
   for (std::int64_t step = 1; step <= 3; ++step) {
     optimizer.wait();
     std::vector<std::byte> moved(loop.tensors[2].gradient.size());
@@ -200,6 +202,24 @@ TEST(Norm, NotFiniteTouchesNothingAndNamesTheFirst) {
       step_once(optimizer, loop, step);
     }
     expect_equal(optimizer, expected, by_hand, states + " later");
+  }
+}
+
+// After such a step, too, the caller's gradients are the caller's again: nothing reads them.
+TEST(Norm, NotFiniteStillEndsTheGradientsWayDown) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Loop loop(small_shapes());
+    Optimizer optimizer(settings_of("host"), loop.parameters(), nullptr, seed);
+    Bytes gradients = 0;
+    for (std::size_t t = 0; t < loop.tensors.size(); ++t) {
+      loop.make_gradient(t, 1);
+      std::memset(loop.tensors[t].gradient.data(), 0xff, 2);  // a NaN
+      gradients += static_cast<Bytes>(loop.tensors[t].gradient.size());
+      optimizer.gradient_ready(static_cast<std::int64_t>(t), nullptr);
+    }
+    EXPECT_FALSE(optimizer.step(1e-3, 1, nullptr).applied);
+    for (std::int64_t p = 0; p < optimizer.parameters(); ++p) optimizer.wait_for_weight(p, nullptr);
+    EXPECT_GE(optimizer.traffic().down, gradients) << "copies were still under way, seed " << seed;
   }
 }
 

@@ -216,6 +216,11 @@ TEST_F(StateFileTest, WhatIsNotTheStateChangesNothing) {
   std::filesystem::copy_file(path(), path("wrong_digest"));
   overwrite(path("wrong_digest"), -1, 'x');
   expect_refused(other, "wrong_digest", "digest");
+  std::ifstream stream(path(), std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(stream)), {});
+  bytes.replace(bytes.find(R"("step":"2")"), 10, R"("step":"7")");
+  std::ofstream(path("other_step"), std::ios::binary) << bytes;
+  expect_refused(other, "other_step", "digest");
 
   auto fewer = small_shapes();
   fewer.pop_back();
@@ -243,6 +248,13 @@ TEST_F(StateFileTest, WhatIsNotTheStateChangesNothing) {
 
   EXPECT_THROW(other.optimizer.load(files, path("nowhere"), nullptr), IoError);
   other.steps(other.optimizer.steps() + 1, other.optimizer.steps() + 1);
+}
+
+TEST_F(StateFileTest, AFolderInTheWayIsLeftAlone) {
+  Training run(settings_of("resident"));
+  std::filesystem::create_directories(path("state.partial") / "precious");
+  EXPECT_THROW(run.optimizer.save(files, path("state")), IoError);
+  EXPECT_TRUE(std::filesystem::exists(path("state.partial") / "precious"));
 }
 
 // The metadata comes from outside too.

@@ -134,10 +134,11 @@ INSTANTIATE_TEST_SUITE_P(All, EveryRule,
 class CompactFormat : public testing::TestWithParam<kernels::StateFormat> {};
 
 // The promise: rounding at random is unbiased. After 1,000 steps the mean error of the moments is
-// within its own standard error (times three: the two are always the same numbers). Moments do not
-// depend on weights here, so what they should be is known.
+// within its own standard error. (For two numbers in three, chance alone would allow that; these
+// are the same ones in every run.) Moments do not depend on weights here, so what they should be is
+// known.
 TEST_P(CompactFormat, MeanErrorsOfTheMomentsStayWithinTheirStandardError) {
-  constexpr std::size_t kCount = 32 * 128;
+  constexpr std::size_t kCount = 256 * 128;
   const AdamW rule{.beta1 = 0.9, .beta2 = 0.99};
   const bool coded = GetParam() == kernels::StateFormat::int8;
   std::vector<float> weight(kCount), gradient(kCount);
@@ -178,8 +179,8 @@ TEST_P(CompactFormat, MeanErrorsOfTheMomentsStayWithinTheirStandardError) {
     second_squares += v_error * v_error;
     step_error += std::pow(weight[i] - expected[i].p, 2);
   }
-  EXPECT_LT(std::abs(first_sum), 3 * std::sqrt(first_squares)) << "seed " << kSeed;
-  EXPECT_LT(std::abs(second_sum), 3 * std::sqrt(second_squares)) << "seed " << kSeed;
+  EXPECT_LT(std::abs(first_sum), std::sqrt(first_squares)) << "seed " << kSeed;
+  EXPECT_LT(std::abs(second_sum), std::sqrt(second_squares)) << "seed " << kSeed;
   // The noise itself: relative to a second moment, and to the way a weight could go.
   EXPECT_LT(std::sqrt(second_squares / kCount), coded ? 0.25 : 0.06);
   EXPECT_LT(std::sqrt(step_error / kCount), (coded ? 0.03 : 0.004) * 1000 * kRate);

@@ -1,6 +1,6 @@
-// Which instruction set the CPU kernels run on: the best that they were compiled for and the
-// processor has, or what EBB_ISA names. All of the process's kernels follow it, so it is chosen
-// once, before the first of them runs.
+// Which instruction set Ebb's own CPU kernels run on: the best that they were compiled for and the
+// processor has, or what EBB_ISA names. (Matrix products are oneDNN's, which chooses for itself.)
+// All kernels of the process follow it, so it is chosen once, before the first of them runs.
 #pragma once
 
 #include <string>

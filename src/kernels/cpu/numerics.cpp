@@ -1,9 +1,9 @@
 #include "kernels/cpu/numerics.h"
 
 #include <fmt/format.h>
-#include <hwy/highway.h>
 #include <oneapi/dnnl/dnnl.h>
 
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/tile_matmul.h"
 
 namespace ebb::kernels {
@@ -13,9 +13,8 @@ constexpr int kRevision = 1;
 
 Json cpu_numerics() {
   const dnnl_version_t* version = dnnl_version();
-  const std::int64_t best = hwy::SupportedTargets() & -hwy::SupportedTargets();
   return {{"revision", kRevision},
-          {"instructions", hwy::TargetName(best)},
+          {"instructions", isa_in_use()},
           {"onednn", fmt::format("{}.{}.{}", version->major, version->minor, version->patch)},
           {"onednn_instructions", static_cast<int>(dnnl_get_effective_cpu_isa())},
           {"bf16_products", TileCache::has_bf16_products()}};
