@@ -1,20 +1,18 @@
 // HybridOptimizer behind functions of C linkage, in the shared library ebb_hybrid: for languages
-// that load one (tools/gpu_hybrid.py does so from Python). The contract of every call is that of
-// the method it is named after.
+// that load one and declare its functions themselves (tools/gpu_hybrid.py does so from Python). The
+// contract of every call is that of the method it is named after.
 //
 // Functions that return int return 0, or 1 for a failure whose text ebb_hybrid_error() gives, on
 // the same thread, until the next failure. No C++ exception leaves them.
 #pragma once
 
-#include <stdint.h>
+#include <cstdint>
 
-#ifdef __cplusplus
 extern "C" {
-#endif
 
-typedef struct ebb_hybrid ebb_hybrid;  // an optimizer
+struct ebb_hybrid;  // an optimizer
 
-typedef struct ebb_hybrid_parameter {
+struct ebb_hybrid_parameter {
   const char* name;
   void* weight;
   const void* gradient;
@@ -22,23 +20,23 @@ typedef struct ebb_hybrid_parameter {
   int32_t weight_type;  // 0: bf16, 1: fp32
   int32_t gradient_type;
   int32_t decays;
-} ebb_hybrid_parameter;
+};
 
-typedef struct ebb_hybrid_report {
+struct ebb_hybrid_report {
   int64_t step;
   double norm;
   double clip_factor;
   int64_t first_bad;
   int32_t applied;
-} ebb_hybrid_report;
+};
 
-typedef struct ebb_hybrid_placement {
+struct ebb_hybrid_placement {
   int64_t device_bytes;
   int64_t host_bytes;
   int64_t resident_parameters;
   int64_t streamed_parameters;
   int64_t host_parameters;
-} ebb_hybrid_placement;
+};
 
 const char* ebb_hybrid_error(void);
 
@@ -66,6 +64,4 @@ int ebb_hybrid_traffic(ebb_hybrid* optimizer, int64_t* up_bytes, int64_t* down_b
 // Of 32 characters and a zero each, into memory of the caller's.
 int ebb_hybrid_digests(ebb_hybrid* optimizer, char* weights, char* moments);
 
-#ifdef __cplusplus
 }  // extern "C"
-#endif
