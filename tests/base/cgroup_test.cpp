@@ -6,24 +6,22 @@
 
 #include <gtest/gtest.h>
 
+#include "io/temp_folder.h"
+
 namespace ebb {
 namespace {
 
 class Cgroup : public testing::Test {
  protected:
-  Cgroup() : mounts_(testing::TempDir() + "ebb_cgroup_test") { clear(); }
-  ~Cgroup() override { clear(); }
-
   void put(const std::string& file, const std::string& text) {
-    const std::filesystem::path path = mounts_ / file;
+    const std::filesystem::path path = mounts_.path() / file;
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text;
   }
-  CgroupLimits limits(const std::string& self) const { return cgroup_limits(mounts_, self); }
+  CgroupLimits limits(const std::string& self) const { return cgroup_limits(mounts_.path(), self); }
 
  private:
-  void clear() { std::filesystem::remove_all(mounts_); }
-  std::filesystem::path mounts_;
+  io::TempFolder mounts_;
 };
 
 constexpr double kNoCpus = std::numeric_limits<double>::infinity();
