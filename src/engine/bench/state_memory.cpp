@@ -68,19 +68,17 @@ kernels::StateSpan StateMemory::span() const {
 }
 
 std::vector<StreamedPlane> StateMemory::planes() const {
-  const kernels::StateSpan span = this->span();
-  std::vector<StreamedPlane> all;
-  const auto add = [&](void* plane, Bytes bytes) {
-    if (plane != nullptr) all.push_back({.data = static_cast<std::byte*>(plane), .bytes = bytes});
+  const Parts parts(kind_, count_);
+  std::byte* base = buffer_->data();
+  const auto bytes = [&](optim::Plane plane) {
+    return optim::grain_of(plane, kind_).size_of(count_);
   };
-  const Bytes moment = kernels::moment_plane_bytes(kind_.format, count_);
-  add(span.weight, 2 * count_);
-  add(span.low, 2 * count_);
-  add(span.first, moment);
-  add(span.second, moment);
-  add(span.scales, kind_.moments * kernels::state_blocks(count_));
-  add(buffer_->data() + Parts(kind_, count_).gradient, 2 * count_);
-  all.back().written = false;
+  std::vector<StreamedPlane> all = {{.data = base, .bytes = bytes(optim::Plane::weight)}};
+  for (const optim::Plane plane : optim::state_planes(kind_)) {
+    std::byte* at = base + parts.state + optim::offset_of(plane, kind_, count_);
+    all.push_back({.data = at, .bytes = bytes(plane)});
+  }
+  all.push_back({.data = base + parts.gradient, .bytes = 2 * count_, .written = false});
   return all;
 }
 
