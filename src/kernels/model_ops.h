@@ -150,8 +150,10 @@ class ModelOps {
   // h = act(x), where x is as wide as h; where x is twice as wide it is gate and up side by side:
   // h[i][j] = act(x[i][j]) * x[i][F + j], with F = h.cols.
   virtual void activate(View h, ConstView x, Activation activation) = 0;
-  // May run in place: dx may be x's memory.
-  virtual void activate_backward(View dx, ConstView dh, ConstView x, Activation activation) = 0;
+  // Writes dx, and h as above where it has memory. May run in place: dx may be x's memory, h may be
+  // dh's.
+  virtual void activate_backward(View dx, View h, ConstView dh, ConstView x,
+                                 Activation activation) = 0;
 
   // For each row: losses[i] = -log softmax(logits[i])[targets[i]] and
   // dlogits[i] = (softmax(logits[i]) - onehot(targets[i])) * scale. A negative target gives zeros.

@@ -153,12 +153,12 @@ void Decoder::backward(ModelOps& ops, std::int64_t layer, const BackwardMemory& 
   const View normed = carve(work, tokens, config_.hidden);
   const View dnormed = carve(work, tokens, config_.hidden);
 
-  // The MLP.
-  const View product = carve(work, tokens, config_.intermediate);  // then its gradient
-  ops.activate(product, saved.up, config_.activation);
-  linear_backward(ops, memory, places_.down, {.dy = dx, .x = product, .dx = product});
+  // The MLP. Its product is made again in one pass with the gradient of what it is made of.
+  const View product = carve(work, tokens, config_.intermediate);  // its gradient before
+  input_gradient(ops, memory, places_.down, {.dy = dx, .dx = product});
   const View dup = saved.up;
-  ops.activate_backward(dup, product, saved.up, config_.activation);
+  ops.activate_backward(dup, product, product, saved.up, config_.activation);
+  weight_gradient(ops, memory, places_.down, {.dy = dx, .x = product});
   norm(ops, weights, places_.post_norm, normed, saved.middle_stats, true, saved.middle);
   linears_backward(ops, memory, places_.up, {.dy = dup, .x = normed, .dx = dnormed});
   norm_backward(ops, memory, places_.post_norm, dnormed, saved.middle, saved.middle_stats);

@@ -86,8 +86,10 @@ std::vector<OpCase> activation_cases(DType t) {
       for (const bool gated : {false, true}) {
         const ActivationShape s{rows, cols, activation, gated};
         cases.push_back(activate_case(t, s, cols % 4));
-        cases.push_back(activate_backward_case(t, s, false, cols % 4));
-        cases.push_back(activate_backward_case(t, s, true, cols % 4));
+        for (const auto results :
+             {ActivationResults::gradient, ActivationResults::both, ActivationResults::in_place}) {
+          cases.push_back(activate_backward_case(t, s, results, cols % 4));
+        }
       }
     }
   }
