@@ -177,6 +177,35 @@ TEST_F(CudaModelOps, ConvertRoundsAsToBf16ForAllHalves) {
   }
 }
 
+// Kernels round by the hardware, two elements at a time: to nearest even, denormals too.
+TEST_F(CudaModelOps, StoresRoundAsToBf16) {
+  constexpr std::int64_t count = 0x10000;
+  Buffers buffers{Buffer({"x", Role::output, DType::bf16, 1, count}, kSeed),
+                  Buffer({"row", Role::output, DType::bf16, 1, count}, kSeed)};
+  auto* const x = static_cast<bf16*>(buffers[0].data());
+  auto* const row = static_cast<bf16*>(buffers[1].data());
+  std::vector<bf16> before(count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    // Sums with an exponent of their own size or up to 9 less: all ways to round.
+    x[i] = before[static_cast<std::size_t>(i)] = bf16{static_cast<std::uint16_t>(i)};
+    const auto exponent = static_cast<std::uint16_t>(i & 0x7f80);
+    const std::uint16_t less = static_cast<std::uint16_t>((i % 10) << 7);
+    row[i] = bf16{static_cast<std::uint16_t>((exponent > less ? exponent - less : 0) | (i % 127))};
+  }
+  mirror_->mirror(buffers, 0, 0xff);
+  MirroredOps(*ops_, *mirror_).add_row(buffers[0].view(), row);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const bf16 old = before[static_cast<std::size_t>(i)];
+    const float sum = to_float(old) + to_float(row[i]);
+    const bf16 found = x[i];
+    if (std::isnan(sum)) {
+      ASSERT_TRUE(std::isnan(to_float(found))) << "bits " << old.bits << " + " << row[i].bits;
+    } else {
+      ASSERT_EQ(found.bits, to_bf16(sum).bits) << "bits " << old.bits << " + " << row[i].bits;
+    }
+  }
+}
+
 TEST_F(CudaModelOps, SumsInFp64AndFillZeroStaysInside) {
   Buffers buffers{Buffer({"values", Role::input, DType::f32, 1, 70001}, kSeed),
                   Buffer({"total", Role::output, DType::f32, 1, 2}, kSeed)};
