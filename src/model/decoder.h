@@ -76,8 +76,11 @@ class Decoder {
   Bytes tied_sum_bytes() const {
     return config_.tied ? config_.vocabulary * config_.hidden * 4 : 0;
   }
-  // Tokens whose logits exist at once. Part of the numerics: it fixes the order of sums.
+  // Tokens whose gradients of logits exist at once. Part of the numerics: it fixes the order of
+  // sums.
   std::int64_t head_slice() const;
+  // Tokens of a slice whose fp32 logits exist at once.
+  std::int64_t logits_slice() const;
 
   // The rotary table: {cos, sin} pairs, head_dim / 2 a position. Empty with learned positions.
   Bytes table_bytes(std::int64_t positions) const;
