@@ -65,6 +65,9 @@ std::vector<OpCase> streaming_cases(DType t) {
   }
   cases.push_back(cross_entropy_case(t, 3, 50257, false, 0));
   cases.push_back(cross_entropy_case(t, 3, 151936, false, 0));
+  cases.push_back(cross_entropy_case(t, 300, 32776, false, 0));
+  cases.push_back(cross_entropy_case(t, 5, 32800, false, 16));
+  cases.push_back(cross_entropy_case(t, 4, 500008, false, 0));
   for (const std::int64_t vocabulary : {1, 7, 5000}) {
     cases.push_back(embed_backward_case(t, {3001, 40, vocabulary}, 0));
     cases.push_back(embed_backward_case(t, {1030, 1500, vocabulary, 1.3f}, 1));
