@@ -95,6 +95,8 @@ enum class Activation {
   gelu_tanh,  // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 };
 
+class ProductSearch;
+
 class ModelOps {
  public:
   virtual ~ModelOps() = default;
@@ -178,6 +180,8 @@ class ModelOps {
   virtual Bytes library_bytes() const { return 0; }
   // The stream that calls are made on, for implementations that queue on one.
   virtual void bind_stream(device::Stream&) {}
+  // The choice of products' algorithms (product_search.h); null where there is none.
+  virtual ProductSearch* product_search() { return nullptr; }
 };
 
 }  // namespace ebb::kernels

@@ -21,7 +21,7 @@
 
 namespace ebb::kernels {
 
-class CudaModelOps : public ModelOps {
+class CudaModelOps : public ModelOps, public ProductSearch {
  public:
   static constexpr Bytes kWorkspace = 32 * kMiB;
   static constexpr Bytes kScratchAlignment = 256;  // what is asked for has room to align
@@ -59,6 +59,14 @@ class CudaModelOps : public ModelOps {
   Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override;
   void bind_scratch(std::span<std::byte> scratch) override { scratch_ = scratch; }
   void bind_stream(device::Stream& stream) override;
+
+  ProductSearch* product_search() override { return this; }
+  std::string conditions() const override;
+  void load_choices(const ProductChoices& choices) override { products_.load_choices(choices); }
+  ProductChoices choices() const override { return products_.choices(); }
+  bool chosen(const Product& product) override { return products_.chosen(product); }
+  Bytes search_bytes(const Product& product) const override;
+  void search(const Product& product, std::span<std::byte> memory) override;
 
  private:
   // The scratch from a boundary of kScratchAlignment on; throws Error, naming `what`, when fewer
