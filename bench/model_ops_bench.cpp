@@ -49,7 +49,7 @@ std::vector<OpCase> bench_cases() {
     for (const Activation act : {Activation::silu, Activation::gelu, Activation::gelu_tanh}) {
       const ActivationShape shape{2048, 2816, act, act == Activation::silu};
       cases.push_back(activate_case(t, shape, 0));
-      cases.push_back(activate_backward_case(t, shape, false, 0));
+      cases.push_back(activate_backward_case(t, shape, ActivationResults::both, 0));
     }
     cases.push_back(cross_entropy_case(t, 256, 50257, false, 0));
     cases.push_back(embed_case(t, {2048, 1024, 50257}, 0));

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # usage: bundle.sh [BUILD]
 # Gathers into ./bundle what runs Ebb and its tests on a GPU machine that has CUDA's libraries and
-# nothing else: the command, tests, golden data and the shared libraries that such a machine lacks.
+# nothing else: the command, tests, a bench, golden data and the shared libraries that such a machine lacks.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$(cd "${1:-$root/build/release}" && pwd)
 bundle=$root/bundle
 programs=("$build/ebb" "$build/tests/gpu_tests" "$build/tests/engine_tests"
-  "$build/libebb_hybrid.so" "$build/examples/hybrid_optimizer/train_by_hand")
+  "$build/libebb_hybrid.so" "$build/examples/hybrid_optimizer/train_by_hand"
+  "$build/bench/gpu_kernels_bench")
 limit=$((60 << 20))
 
 for program in "${programs[@]}"; do

@@ -1,6 +1,7 @@
 #include "engine/runtime.h"
 
 #include "base/machine.h"
+#include "kernels/product_search.h"
 
 namespace ebb::engine {
 
@@ -18,7 +19,11 @@ plan::Profile Runtime::profile() const {
 }
 
 Json Runtime::numerics() const {
-  return {{"device", device_->kind()}, {"kernels", backend_.numerics}};
+  Json numerics = {{"device", device_->kind()}, {"kernels", backend_.numerics}};
+  if (kernels::ProductSearch* const search = backend_.model->product_search()) {
+    numerics["products"] = {{"conditions", search->conditions()}, {"choices", search->choices()}};
+  }
+  return numerics;
 }
 
 }  // namespace ebb::engine

@@ -13,6 +13,7 @@
 #include "engine/model_source.h"
 #include "engine/model_tokenizer.h"
 #include "engine/numerics_key.h"
+#include "engine/product_choices.h"
 #include "engine/settings.h"
 #include "engine/step_log.h"
 #include "engine/summary.h"
@@ -99,15 +100,17 @@ class Session {
         data_(options, tokenizer_, source_.config.vocabulary, runtime_.threads(),
               [&observer](const std::string& text) { observer.note(text); }) {
     settings_.host_extra += data_.memory_bytes();
-    key_ = numerics_key(runtime_, settings_, options.seed, data_.key());
   }
 
   TrainSummary run() {
     const auto start = find_start(files_, options_, observer_);
     if (start) {
       restore_state(*start);
-    } else if (options_.verify) {
-      verify_model(files_, source_);
+    } else {
+      if (options_.verify) verify_model(files_, source_);
+      choose_products(files_, runtime_, settings_,
+                      [this](const std::string& text) { observer_.note(text); });
+      key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
     }
     TrainingRun run(runtime_, settings_);
     observer_.note(plan::explain(run.plan()));
@@ -138,6 +141,8 @@ class Session {
   void restore_state(const std::filesystem::path& folder) {
     checkpoint::verify(files_, folder);
     state_ = read_training_state(files_, folder);
+    use_stored_products(runtime_, settings_, state_.numerics_key.value("machine", Json()));
+    key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
     compare_with(state_, key_, observer_);
     stored_format_ = stored_format(state_);
     observer_.note(fmt::format("Going on from step {} in {}", state_.step, folder.string()));

@@ -203,19 +203,19 @@ void TrainingTasks::finish_gradient(TaskRun& run) {
   const std::byte* sum = run.read(Role::sum, block(run).parameters * work().sum_bytes());
   double* to = squares(run.at(Role::report, 8 * (work().micro_batches + map_.squares)));
   const DType sum_type = work().micro_batches == 2 ? settings_.gradient_type : DType::f32;
+  std::vector<kernels::GradientPart> parts;
   for (const int c : chunks_of_block_[at(run.task.block)]) {
     const plan::Chunk& cell = plan_.program.chunks[at(c)];
     if (summed && cell.site == Site::host) continue;
     for (const ChunkPart& part : map_.parts[at(c)]) {
       const std::int64_t first = cell.first + part.in_chunk;
-      std::byte* data = gradient + first * work().gradient_bytes;
-      if (summed) {
-        ops.finish_gradient(data, settings_.gradient_type, sum + first * work().sum_bytes(),
-                            sum_type, part.count);
-      }
-      ops.square_sums(to + part.first_square, data, settings_.gradient_type, part.count);
+      parts.push_back({.gradient = gradient + first * work().gradient_bytes,
+                       .sum = summed ? sum + first * work().sum_bytes() : nullptr,
+                       .partials = to + part.first_square,
+                       .count = part.count});
     }
   }
+  ops.finish_parts(parts, settings_.gradient_type, sum_type);
 }
 
 void TrainingTasks::host_add_gradient(TaskRun& run) {

@@ -17,6 +17,19 @@ std::span<const std::int32_t> no_ids(std::int64_t count) {
   return {reinterpret_cast<const std::int32_t*>(nowhere()), static_cast<std::size_t>(count)};
 }
 
+// Counts, and remembers products.
+class RecordingOps : public kernels::CountingOps {
+ public:
+  using CountingOps::CountingOps;
+  using CountingOps::matmul;
+  void matmul(kernels::View c, kernels::ConstView a, kernels::ConstView b,
+              const kernels::MatmulOptions& options) override {
+    CountingOps::matmul(c, a, b, options);
+    products.push_back({c, a, b, options});
+  }
+  std::vector<kernels::Product> products;
+};
+
 class Measurer {
  public:
   Measurer(const model::Decoder& decoder, const kernels::ModelOps& backend)
@@ -77,6 +90,7 @@ class Measurer {
   }
 
   Bytes scratch() const { return scratch_; }
+  const std::vector<kernels::Product>& products() const { return ops_.products; }
 
  private:
   template <class Run>
@@ -88,11 +102,20 @@ class Measurer {
   }
 
   const model::Decoder& decoder_;
-  kernels::CountingOps ops_;
+  RecordingOps ops_;
   Bytes scratch_ = 0;
 };
 
 }  // namespace
+
+std::vector<kernels::Product> training_products(const model::Decoder& decoder,
+                                                const kernels::ModelOps& backend) {
+  Measurer measure(decoder, backend);
+  plan::Block block;
+  measure.transformer(block, 0);  // others differ in their windows at most
+  measure.head(block);
+  return measure.products();
+}
 
 plan::Workload training_workload(const model::Decoder& decoder, const model::Parameters& parameters,
                                  const kernels::ModelOps& backend, const TrainingShape& shape) {

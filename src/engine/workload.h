@@ -2,7 +2,9 @@
 // carvers that measure.
 #pragma once
 
-#include "kernels/model_ops.h"
+#include <vector>
+
+#include "kernels/product_search.h"
 #include "model/decoder.h"
 #include "optim/format.h"
 #include "plan/workload.h"
@@ -18,5 +20,9 @@ struct TrainingShape {
 
 plan::Workload training_workload(const model::Decoder&, const model::Parameters&,
                                  const kernels::ModelOps& backend, const TrainingShape&);
+
+// The matrix products of a step, some more than once; addresses that nobody follows.
+std::vector<kernels::Product> training_products(const model::Decoder&,
+                                                const kernels::ModelOps& backend);
 
 }  // namespace ebb::engine

@@ -114,8 +114,8 @@ void CountingOps::activate(View h, ConstView x, Activation) {
   add((x.cols == h.cols ? 4 : 5) * elements(h), bytes_of(h, x));
 }
 
-void CountingOps::activate_backward(View dx, ConstView dh, ConstView x, Activation) {
-  add((x.cols == dh.cols ? 7 : 10) * elements(dh), bytes_of(dx, dh, x));
+void CountingOps::activate_backward(View dx, View h, ConstView dh, ConstView x, Activation) {
+  add((x.cols == dh.cols ? 7 : 10) * elements(dh) + elements(h), bytes_of(dx, h, dh, x));
 }
 
 void CountingOps::cross_entropy(View dlogits, float*, ConstView logits,

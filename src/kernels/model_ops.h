@@ -95,6 +95,8 @@ enum class Activation {
   gelu_tanh,  // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 };
 
+class ProductSearch;
+
 class ModelOps {
  public:
   virtual ~ModelOps() = default;
@@ -150,8 +152,10 @@ class ModelOps {
   // h = act(x), where x is as wide as h; where x is twice as wide it is gate and up side by side:
   // h[i][j] = act(x[i][j]) * x[i][F + j], with F = h.cols.
   virtual void activate(View h, ConstView x, Activation activation) = 0;
-  // May run in place: dx may be x's memory.
-  virtual void activate_backward(View dx, ConstView dh, ConstView x, Activation activation) = 0;
+  // Writes dx, and h as above where it has memory. May run in place: dx may be x's memory, h may be
+  // dh's.
+  virtual void activate_backward(View dx, View h, ConstView dh, ConstView x,
+                                 Activation activation) = 0;
 
   // For each row: losses[i] = -log softmax(logits[i])[targets[i]] and
   // dlogits[i] = (softmax(logits[i]) - onehot(targets[i])) * scale. A negative target gives zeros.
@@ -176,6 +180,8 @@ class ModelOps {
   virtual Bytes library_bytes() const { return 0; }
   // The stream that calls are made on, for implementations that queue on one.
   virtual void bind_stream(device::Stream&) {}
+  // The choice of products' algorithms (product_search.h); null where there is none.
+  virtual ProductSearch* product_search() { return nullptr; }
 };
 
 }  // namespace ebb::kernels

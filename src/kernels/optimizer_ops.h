@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/dtype.h"
 #include "device/device.h"
@@ -24,6 +25,14 @@ constexpr std::int64_t norm_blocks(std::int64_t count) {
 struct StepScale {
   float gradient_scale = 1.0f;  // the clip factor
   std::int32_t apply = 1;       // 0: the norm was not finite; updates leave everything untouched
+};
+
+// A run of one tensor's gradient that starts at a norm block's first element.
+struct GradientPart {
+  void* gradient = nullptr;
+  const void* sum = nullptr;   // what is added to it; null: the gradient is whole already
+  double* partials = nullptr;  // norm_blocks(count) sums of squares
+  std::int64_t count = 0;
 };
 
 class OptimizerOps {
@@ -46,6 +55,18 @@ class OptimizerOps {
   // order) are added pairwise: s[l] += s[l + 8], then + 4, + 2, + 1.
   virtual void square_sums(double* partials, const void* gradient, DType type,
                            std::int64_t count) = 0;
+
+  // finish_gradient, where there is a sum, and square_sums for every part. An implementation may do
+  // all of them in one pass; no two parts share memory.
+  virtual void finish_parts(std::span<const GradientPart> parts, DType gradient_type,
+                            DType sum_type) {
+    for (const GradientPart& part : parts) {
+      if (part.sum != nullptr) {
+        finish_gradient(part.gradient, gradient_type, part.sum, sum_type, part.count);
+      }
+      square_sums(part.partials, part.gradient, gradient_type, part.count);
+    }
+  }
 
   // The stream that calls are made on, for implementations that queue on one.
   virtual void bind_stream(device::Stream&) {}

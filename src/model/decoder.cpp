@@ -33,13 +33,26 @@ Decoder::Decoder(const Config& config, DType dtype, DType gradient_type, Shape s
             .epsilon = static_cast<float>(config.norm_epsilon),
             .weight_offset = static_cast<float>(config.norm_offset)} {}
 
+namespace {
+
+// Tokens whose rows of the vocabulary take at most `bytes`: a multiple of 64.
+std::int64_t tokens_within(Bytes bytes, Bytes row) {
+  return std::max<std::int64_t>(64, bytes / row / 64 * 64);
+}
+
+}  // namespace
+
 std::int64_t Decoder::head_slice() const {
-  // A thousand tokens of a vocabulary of 150,000: with fewer, the sum of the table's gradient is
+  // Two thousand tokens of a vocabulary of 150,000: with fewer, the sum of the table's gradient is
   // read and written so often that memory bounds its products.
-  constexpr Bytes logits_bytes = 640 * kMiB;
-  const std::int64_t fits =
-      std::max<std::int64_t>(64, logits_bytes / (4 * config_.vocabulary) / 64 * 64);
-  return std::min({shape_.tokens(), fits, std::int64_t{1024}});
+  const std::int64_t fits = tokens_within(640 * kMiB, config_.vocabulary * size_of(dtype_));
+  return std::min({shape_.tokens(), fits, std::int64_t{2048}});
+}
+
+std::int64_t Decoder::logits_slice() const {
+  // Five hundred: with fewer, the table itself is read too often.
+  const std::int64_t fits = tokens_within(320 * kMiB, config_.vocabulary * 4);
+  return std::min({head_slice(), fits, std::int64_t{512}});
 }
 
 Decoder::Saved Decoder::carve_saved(Carver& carver) const {
@@ -103,7 +116,7 @@ void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* inp
   const std::int64_t tokens = shape_.tokens();
   const std::int64_t hidden = config_.hidden;
   const std::int64_t vocabulary = config_.vocabulary;
-  const std::int64_t slice = head_slice();
+  const std::int64_t slice = head_slice(), some_most = logits_slice();
   const Bytes element = size_of(dtype_);
   const NormPlace last_norm = head_norm_place(config_);
   const ConstView words = table(config_.tied ? memory.embedding : memory.weights);
@@ -112,8 +125,11 @@ void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* inp
   float* losses = work.take_as<float>(tokens);
   const View dnormed = carve(work, tokens, hidden);
   const View normed = carve(work, slice, hidden);
-  const View logits{work.take(slice * vocabulary * 4), DType::f32, slice, vocabulary, vocabulary};
-  const View dlogits = dtype_ == DType::f32 ? logits : carve(work, slice, vocabulary);
+  const View dlogits = carve(work, slice, vocabulary);
+  // In fp32 the logits take the memory of their gradients.
+  const bool shared = dtype_ == DType::f32;
+  const View logits{shared ? nullptr : work.take(some_most * vocabulary * 4), DType::f32, some_most,
+                    vocabulary, vocabulary};
   std::byte* sum_data = config_.tied ? memory.tied_sum : work.take(vocabulary * hidden * 4);
   const View sum{sum_data, DType::f32, vocabulary, hidden, hidden};
 
@@ -123,11 +139,17 @@ void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* inp
     const View part = rows_of(normed, 0, count);
     norm(ops, memory.weights, last_norm, part, stats + norm_.stats(first), false,
          rows_of(x, first, count));
-    ops.matmul(rows_of(logits, 0, count), part, words, {.transpose_b = true});
-    ops.cross_entropy(
-        rows_of(dlogits, 0, count), losses + first, rows_of(logits, 0, count),
-        targets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
-        memory.scale);
+    // Logits need fewer tokens than their gradients for products at full speed.
+    for (std::int64_t at = 0; at < count; at += some_most) {
+      const std::int64_t some = std::min(some_most, count - at);
+      const View gradients = rows_of(dlogits, at, some);
+      const View own = shared ? gradients : rows_of(logits, 0, some);
+      ops.matmul(own, rows_of(part, at, some), words, {.transpose_b = true});
+      ops.cross_entropy(
+          gradients, losses + first + at, own,
+          targets.subspan(static_cast<std::size_t>(first + at), static_cast<std::size_t>(some)),
+          memory.scale);
+    }
     ops.matmul(sum, rows_of(dlogits, 0, count), part,
                {.transpose_a = true, .addend = first > 0 ? sum.data : nullptr});
     ops.matmul(rows_of(dnormed, first, count), rows_of(dlogits, 0, count), words);
@@ -153,12 +175,12 @@ void Decoder::backward(ModelOps& ops, std::int64_t layer, const BackwardMemory& 
   const View normed = carve(work, tokens, config_.hidden);
   const View dnormed = carve(work, tokens, config_.hidden);
 
-  // The MLP.
-  const View product = carve(work, tokens, config_.intermediate);  // then its gradient
-  ops.activate(product, saved.up, config_.activation);
-  linear_backward(ops, memory, places_.down, {.dy = dx, .x = product, .dx = product});
+  // The MLP. Its product is made again in one pass with the gradient of what it is made of.
+  const View product = carve(work, tokens, config_.intermediate);  // its gradient before
+  input_gradient(ops, memory, places_.down, {.dy = dx, .dx = product});
   const View dup = saved.up;
-  ops.activate_backward(dup, product, saved.up, config_.activation);
+  ops.activate_backward(dup, product, product, saved.up, config_.activation);
+  weight_gradient(ops, memory, places_.down, {.dy = dx, .x = product});
   norm(ops, weights, places_.post_norm, normed, saved.middle_stats, true, saved.middle);
   linears_backward(ops, memory, places_.up, {.dy = dup, .x = normed, .dx = dnormed});
   norm_backward(ops, memory, places_.post_norm, dnormed, saved.middle, saved.middle_stats);

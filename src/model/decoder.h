@@ -76,8 +76,11 @@ class Decoder {
   Bytes tied_sum_bytes() const {
     return config_.tied ? config_.vocabulary * config_.hidden * 4 : 0;
   }
-  // Tokens whose logits exist at once. Part of the numerics: it fixes the order of sums.
+  // Tokens whose gradients of logits exist at once. Part of the numerics: it fixes the order of
+  // sums.
   std::int64_t head_slice() const;
+  // Tokens of a slice whose fp32 logits exist at once.
+  std::int64_t logits_slice() const;
 
   // The rotary table: {cos, sin} pairs, head_dim / 2 a position. Empty with learned positions.
   Bytes table_bytes(std::int64_t positions) const;
@@ -123,12 +126,16 @@ class Decoder {
   // y = x W^T + b (+ addend), with W as the layer has it in memory.
   void linear(ModelOps&, const std::byte* weights, const LinearPlace&, kernels::View y,
               kernels::ConstView x, const void* addend = nullptr) const;
-  // The gradients of W and b, then that of x, which may be x's memory and may be added to.
   struct LinearGradient {
-    kernels::ConstView dy, x;
-    kernels::View dx;
-    bool add = false;
+    kernels::ConstView dy, x = {};
+    kernels::View dx = {};
+    bool add = false;  // to dx
   };
+  // The gradients of W and b from dy and x, and that of x from dy alone.
+  void weight_gradient(ModelOps&, const BackwardMemory&, const LinearPlace&,
+                       const LinearGradient&) const;
+  void input_gradient(ModelOps&, const BackwardMemory&, const LinearPlace&,
+                      const LinearGradient&) const;
   void linear_backward(ModelOps&, const BackwardMemory&, const LinearPlace&,
                        const LinearGradient&) const;
   // Layers that share their input: their outputs lie side by side.

@@ -46,7 +46,7 @@ void Decoder::linear(ModelOps& ops, const std::byte* weights, const LinearPlace&
               .addend = addend});
 }
 
-void Decoder::linear_backward(ModelOps& ops, const BackwardMemory& memory, const LinearPlace& place,
+void Decoder::weight_gradient(ModelOps& ops, const BackwardMemory& memory, const LinearPlace& place,
                               const LinearGradient& g) const {
   const bool in_by_out = config_.weights_in_by_out;
   const auto [rows, cols] = stored(place, in_by_out);
@@ -55,8 +55,19 @@ void Decoder::linear_backward(ModelOps& ops, const BackwardMemory& memory, const
   if (place.bias != kNowhere) {
     ops.column_sums(gradient_at(memory.gradient, place.bias), gradient_type_, g.dy);
   }
+}
+
+void Decoder::input_gradient(ModelOps& ops, const BackwardMemory& memory, const LinearPlace& place,
+                             const LinearGradient& g) const {
+  const auto [rows, cols] = stored(place, config_.weights_in_by_out);
   ops.matmul(g.dx, g.dy, activation(at(memory.weights, place.weight), rows, cols),
-             {.transpose_b = in_by_out, .addend = g.add ? g.dx.data : nullptr});
+             {.transpose_b = config_.weights_in_by_out, .addend = g.add ? g.dx.data : nullptr});
+}
+
+void Decoder::linear_backward(ModelOps& ops, const BackwardMemory& memory, const LinearPlace& place,
+                              const LinearGradient& g) const {
+  weight_gradient(ops, memory, place, g);
+  input_gradient(ops, memory, place, g);
 }
 
 void Decoder::linears(ModelOps& ops, const std::byte* weights,

@@ -182,8 +182,9 @@ class MirroredOps : public ModelOps {
   void activate(View h, ConstView x, Activation activation) override {
     mirror_.around([&] { ops_.activate(on(h), on(x), activation); });
   }
-  void activate_backward(View dx, ConstView dh, ConstView x, Activation activation) override {
-    mirror_.around([&] { ops_.activate_backward(on(dx), on(dh), on(x), activation); });
+  void activate_backward(View dx, View h, ConstView dh, ConstView x,
+                         Activation activation) override {
+    mirror_.around([&] { ops_.activate_backward(on(dx), on(h), on(dh), on(x), activation); });
   }
   void cross_entropy(View dlogits, float* losses, ConstView logits,
                      std::span<const std::int32_t> targets, float scale) override {

@@ -65,6 +65,9 @@ std::vector<OpCase> streaming_cases(DType t) {
   }
   cases.push_back(cross_entropy_case(t, 3, 50257, false, 0));
   cases.push_back(cross_entropy_case(t, 3, 151936, false, 0));
+  cases.push_back(cross_entropy_case(t, 300, 32776, false, 0));
+  cases.push_back(cross_entropy_case(t, 5, 32800, false, 16));
+  cases.push_back(cross_entropy_case(t, 4, 500008, false, 0));
   for (const std::int64_t vocabulary : {1, 7, 5000}) {
     cases.push_back(embed_backward_case(t, {3001, 40, vocabulary}, 0));
     cases.push_back(embed_backward_case(t, {1030, 1500, vocabulary, 1.3f}, 1));
@@ -86,8 +89,10 @@ std::vector<OpCase> activation_cases(DType t) {
       for (const bool gated : {false, true}) {
         const ActivationShape s{rows, cols, activation, gated};
         cases.push_back(activate_case(t, s, cols % 4));
-        cases.push_back(activate_backward_case(t, s, false, cols % 4));
-        cases.push_back(activate_backward_case(t, s, true, cols % 4));
+        for (const auto results :
+             {ActivationResults::gradient, ActivationResults::both, ActivationResults::in_place}) {
+          cases.push_back(activate_backward_case(t, s, results, cols % 4));
+        }
       }
     }
   }
@@ -172,6 +177,35 @@ TEST_F(CudaModelOps, ConvertRoundsAsToBf16ForAllHalves) {
     const float from = buffers[1].floats()[i];
     ASSERT_EQ(static_cast<const bf16*>(buffers[0].data())[i].bits, to_bf16(from).bits)
         << "bits " << std::bit_cast<std::uint32_t>(from);
+  }
+}
+
+// Kernels round by the hardware, two elements at a time: to nearest even, denormals too.
+TEST_F(CudaModelOps, StoresRoundAsToBf16) {
+  constexpr std::int64_t count = 0x10000;
+  Buffers buffers{Buffer({"x", Role::output, DType::bf16, 1, count}, kSeed),
+                  Buffer({"row", Role::output, DType::bf16, 1, count}, kSeed)};
+  auto* const x = static_cast<bf16*>(buffers[0].data());
+  auto* const row = static_cast<bf16*>(buffers[1].data());
+  std::vector<bf16> before(count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    // Sums with an exponent of their own size or up to 9 less: all ways to round.
+    x[i] = before[static_cast<std::size_t>(i)] = bf16{static_cast<std::uint16_t>(i)};
+    const auto exponent = static_cast<std::uint16_t>(i & 0x7f80);
+    const std::uint16_t less = static_cast<std::uint16_t>((i % 10) << 7);
+    row[i] = bf16{static_cast<std::uint16_t>((exponent > less ? exponent - less : 0) | (i % 127))};
+  }
+  mirror_->mirror(buffers, 0, 0xff);
+  MirroredOps(*ops_, *mirror_).add_row(buffers[0].view(), row);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const bf16 old = before[static_cast<std::size_t>(i)];
+    const float sum = to_float(old) + to_float(row[i]);
+    const bf16 found = x[i];
+    if (std::isnan(sum)) {
+      ASSERT_TRUE(std::isnan(to_float(found))) << "bits " << old.bits << " + " << row[i].bits;
+    } else {
+      ASSERT_EQ(found.bits, to_bf16(sum).bits) << "bits " << old.bits << " + " << row[i].bits;
+    }
   }
 }
 

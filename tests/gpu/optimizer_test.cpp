@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <deque>
 
 #include "base/thread_pool.h"
 #include "ebb/error.h"
@@ -343,6 +344,63 @@ TEST_F(GpuOptimizer, SquareSumsEqualTheReference) {
               << name_of(type) << ", " << count << " elements, partial " << i << ": expected "
               << expected[i] << ", found " << found[i];
         }
+      }
+    }
+  }
+}
+
+// More parts than one launch takes: empty ones, whole and cut norm blocks, on a boundary of vectors
+// and beside it, with a sum and without.
+TEST_F(GpuOptimizer, FinishedPartsEqualTheReference) {
+  for (const DType type : {DType::bf16, DType::f32}) {
+    for (const DType sum_type : {DType::bf16, DType::f32}) {
+      std::deque<Array> sums, expected, found;
+      std::deque<Copy> gpu_sums, gradients;
+      std::vector<double> squares, gpu_squares;
+      std::vector<GradientPart> parts, gpu_parts;
+      const std::int64_t counts[] = {5, 0, kNormBlock, 3 * kNormBlock + 17, 2 * kNormBlock, 127};
+      std::int64_t blocks = 0;
+      for (std::uint64_t p = 0; p < 70; ++p) {
+        const std::int64_t count = counts[p % 6], offset = p % 5 == 4 ? 3 : 0;
+        sums.emplace_back(sum_type, count, p % 7 == 6 ? 1 : 0).fill(p, 1, 1.0);
+        Array& start = expected.emplace_back(type, count, offset);
+        const CounterRng rng(p, 2);
+        if (p % 2 == 0) start.fill(p, 2, 1.0);
+        for (std::int64_t i = 0; p % 2 == 1 && i < count + offset; ++i) {
+          start.set(i, static_cast<float>(rng.normal(static_cast<std::uint64_t>(i))));
+        }
+        found.push_back(start);
+        gpu_sums.emplace_back(*this, sums.back());
+        gradients.emplace_back(*this, found.back());
+        const bool summed = p % 3 != 0;
+        parts.push_back({start.data(), summed ? sums.back().data() : nullptr, nullptr, count});
+        gpu_parts.push_back(
+            {gradients.back().data(), summed ? gpu_sums.back().data() : nullptr, nullptr, count});
+        blocks += norm_blocks(count);
+      }
+      squares.assign(static_cast<std::size_t>(blocks + 1), -1.0);
+      gpu_squares = squares;
+      const auto bytes = static_cast<Bytes>(squares.size() * sizeof(double));
+      const auto partials = gpu().allocate_device(bytes);
+      stream_->copy_now(partials->data(), squares.data(), bytes);
+      std::int64_t first = 0;
+      for (std::size_t p = 0; p < parts.size(); ++p) {
+        parts[p].partials = squares.data() + first;
+        gpu_parts[p].partials = reinterpret_cast<double*>(partials->data()) + first;
+        first += norm_blocks(parts[p].count);
+      }
+      ReferenceOptimizerOps().finish_parts(parts, type, sum_type);
+      run([&] { ops_.finish_parts(gpu_parts, type, sum_type); });
+      stream_->copy_now(gpu_squares.data(), partials->data(), bytes);
+      for (std::size_t p = 0; p < parts.size(); ++p) {
+        gradients[p].download();
+        ASSERT_EQ(difference(expected[p], found[p]), "")
+            << name_of(type) << ", sum " << name_of(sum_type) << ", part " << p;
+      }
+      for (std::size_t i = 0; i < squares.size(); ++i) {
+        ASSERT_TRUE(same_number(squares[i], gpu_squares[i]))
+            << name_of(type) << ", sum " << name_of(sum_type) << ", partial " << i << ": expected "
+            << squares[i] << ", found " << gpu_squares[i];
       }
     }
   }

@@ -206,7 +206,7 @@ GradientCase activation_gradient(Activation activation, bool gated) {
   };
   c.backward = [=](const Inputs& in, const Values& dout) {
     Inputs d{in[0]};  // in place
-    activate_backward(matrix(d[0], rows, width), matrix(dout, rows, cols),
+    activate_backward(matrix(d[0], rows, width), Matrix<double>{}, matrix(dout, rows, cols),
                       matrix(std::as_const(d[0]), rows, width), activation);
     return d;
   };

@@ -115,8 +115,10 @@ std::vector<OpCase> streaming_cases(DType t) {
     for (const Activation act : {Activation::silu, Activation::gelu, Activation::gelu_tanh}) {
       for (const bool gated : {false, true}) {
         cases.push_back(activate_case(t, {rows, cols, act, gated}, pad));
-        cases.push_back(activate_backward_case(t, {rows, cols, act, gated}, false, pad));
-        cases.push_back(activate_backward_case(t, {rows, cols, act, gated}, true, pad));
+        for (const auto results :
+             {ActivationResults::gradient, ActivationResults::both, ActivationResults::in_place}) {
+          cases.push_back(activate_backward_case(t, {rows, cols, act, gated}, results, pad));
+        }
       }
     }
     cases.push_back(cross_entropy_case(t, rows, cols, false, pad));

@@ -238,17 +238,27 @@ inline OpCase activate_case(DType type, const ActivationShape& s, std::int64_t p
   return c;
 }
 
-inline OpCase activate_backward_case(DType type, const ActivationShape& s, bool in_place,
-                                     std::int64_t padding) {
+// What a backward writes: the gradient, with the value again, or both over its operands.
+enum class ActivationResults { gradient, both, in_place };
+
+inline OpCase activate_backward_case(DType type, const ActivationShape& s,
+                                     ActivationResults results, std::int64_t padding) {
+  const bool in_place = results == ActivationResults::in_place;
+  const bool both = results == ActivationResults::both;
   OpCase c;
   c.name = fmt::format("activate_backward {} {}{} pad{}", name_of(type), name_of(s),
-                       in_place ? " in place" : "", padding);
+                       in_place ? " in place"
+                       : both   ? " with h"
+                                : "",
+                       padding);
   c.operands = {
       {"dx", in_place ? Role::inout : Role::output, type, s.rows, s.width(), padding, 4.0},
-      {"dh", Role::input, type, s.rows, s.cols, padding},
-      {"x", Role::input, type, s.rows, s.width(), padding, 4.0}};
-  c.run = [s, in_place](ModelOps& ops, Buffers& x) {
-    ops.activate_backward(x[0].view(), x[1].view(), x[in_place ? 0 : 2].view(), s.activation);
+      {"dh", in_place ? Role::inout : Role::input, type, s.rows, s.cols, padding},
+      {"x", Role::input, type, s.rows, s.width(), padding, 4.0},
+      {"h", both ? Role::output : Role::input, type, s.rows, s.cols, padding}};
+  c.run = [s, in_place, both](ModelOps& ops, Buffers& x) {
+    const View h = in_place ? x[1].view() : both ? x[3].view() : View{};
+    ops.activate_backward(x[0].view(), h, x[1].view(), x[in_place ? 0 : 2].view(), s.activation);
   };
   return c;
 }

@@ -86,14 +86,16 @@ void activate_row(T* h, const T* x, std::int64_t cols, bool gated) {
   });
 }
 
+// h is null where it is not wanted.
 template <class Act, class T>
-void activate_backward_row(T* dx, const T* dh, const T* x, std::int64_t cols, bool gated) {
+void activate_backward_row(T* dx, T* h, const T* dh, const T* x, std::int64_t cols, bool gated) {
   for_vectors(cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector d = load(dh + j, n);
     const Activated act = Act::both(load(x + j, n));
-    const Vector through = gated ? hn::Mul(d, load(x + cols + j, n)) : d;
-    store(hn::Mul(through, act.slope), dx + j, n);
+    const Vector up = gated ? load(x + cols + j, n) : hn::Set(Floats(), 1.0f);
+    store(hn::Mul(hn::Mul(d, up), act.slope), dx + j, n);
     if (gated) store(hn::Mul(d, act.value), dx + cols + j, n);
+    if (h != nullptr) store(hn::Mul(act.value, up), h + j, n);
   });
 }
 
@@ -116,14 +118,16 @@ void activate_any_row(Rows h, ConstRows x, std::int64_t cols, bool gated, Activa
   });
 }
 
-void activate_backward_any_row(Rows dx, ConstRows dh, ConstRows x, std::int64_t cols, bool gated,
-                               Activation activation) {
+void activate_backward_any_row(Rows dx, Rows h, ConstRows dh, ConstRows x, std::int64_t cols,
+                               bool gated, Activation activation) {
   with_activation(activation, [&]<class Act>(Act) HWY_ATTR {
     if (dh.type == DType::f32) {
-      activate_backward_row<Act>(static_cast<float*>(dx.data), static_cast<const float*>(dh.data),
+      activate_backward_row<Act>(static_cast<float*>(dx.data), static_cast<float*>(h.data),
+                                 static_cast<const float*>(dh.data),
                                  static_cast<const float*>(x.data), cols, gated);
     } else {
-      activate_backward_row<Act>(static_cast<bf16*>(dx.data), static_cast<const bf16*>(dh.data),
+      activate_backward_row<Act>(static_cast<bf16*>(dx.data), static_cast<bf16*>(h.data),
+                                 static_cast<const bf16*>(dh.data),
                                  static_cast<const bf16*>(x.data), cols, gated);
     }
   });
@@ -147,11 +151,12 @@ void CpuOps::activate(View h, ConstView x, Activation activation) {
   });
 }
 
-void CpuOps::activate_backward(View dx, ConstView dh, ConstView x, Activation activation) {
+void CpuOps::activate_backward(View dx, View h, ConstView dh, ConstView x, Activation activation) {
   for_rows(dh.rows, dh.cols, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
       HWY_DYNAMIC_DISPATCH(activate_backward_any_row)
-      (rows_of(dx, i), rows_of(dh, i), rows_of(x, i), dh.cols, x.cols == 2 * dh.cols, activation);
+      (rows_of(dx, i), h.data == nullptr ? Rows{} : rows_of(h, i), rows_of(dh, i), rows_of(x, i),
+       dh.cols, x.cols == 2 * dh.cols, activation);
     }
   });
 }

@@ -43,7 +43,8 @@ class CpuOps : public ModelOps {
                           ConstView v, ConstView out, const float* log_sums,
                           const AttentionShape& shape) override;
   void activate(View h, ConstView x, Activation activation) override;
-  void activate_backward(View dx, ConstView dh, ConstView x, Activation activation) override;
+  void activate_backward(View dx, View h, ConstView dh, ConstView x,
+                         Activation activation) override;
   void cross_entropy(View dlogits, float* losses, ConstView logits,
                      std::span<const std::int32_t> targets, float scale) override;
   void sum(double* total, const float* values, std::int64_t count) override;

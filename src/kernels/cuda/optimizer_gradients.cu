@@ -33,54 +33,6 @@ void launch_add_of(void* target, const void* addend, std::int64_t count, cudaStr
   device::check(cudaGetLastError(), "launching the gradient sum kernel");
 }
 
-constexpr int kSums = 16;  // of a norm block, one a thread
-constexpr int kNormBlocksPerGrid = kThreads / kSums;
-
-// Half a warp a block: thread l has the sum of the elements j with j % 16 == l, in order. A square
-// of an fp32 is exact in fp64, so a fused multiply-add rounds as the sum of the product does.
-// Sixteen loads are in flight while the chain of additions goes on.
-template <class G>
-__global__ void __launch_bounds__(kThreads)
-    square_sums_kernel(double* partials, const G* gradient, std::int64_t count) {
-  constexpr int kAhead = 16;
-  const std::int64_t block =
-      static_cast<std::int64_t>(blockIdx.x) * kNormBlocksPerGrid + threadIdx.x / kSums;
-  const int lane = threadIdx.x % kSums;
-  const std::int64_t start = block * kNormBlock;
-  // Blocks behind the last have no elements; their threads stay for the exchange below.
-  const std::int64_t left = count - start;
-  const int length = static_cast<int>(left < 0 ? 0 : left < kNormBlock ? left : kNormBlock);
-  double sum = 0;
-  int j = lane;
-  for (; j + (kAhead - 1) * kSums < length; j += kAhead * kSums) {
-    float values[kAhead];
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) values[k] = widen(gradient[start + j + k * kSums]);
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
-      const double g = values[k];
-      sum = __fma_rn(g, g, sum);
-    }
-  }
-  for (; j < length; j += kSums) {
-    const double g = widen(gradient[start + j]);
-    sum = __fma_rn(g, g, sum);
-  }
-#pragma unroll
-  for (int width = kSums / 2; width > 0; width /= 2) {
-    sum = __dadd_rn(sum, __shfl_down_sync(0xffffffffu, sum, width, kSums));
-  }
-  if (lane == 0 && length > 0) partials[block] = sum;
-}
-
-template <class G>
-void launch_square_sums_of(double* partials, const void* gradient, std::int64_t count,
-                           cudaStream_t stream) {
-  square_sums_kernel<<<grid_for(norm_blocks(count), kNormBlocksPerGrid), kThreads, 0, stream>>>(
-      partials, static_cast<const G*>(gradient), count);
-  device::check(cudaGetLastError(), "launching the sum of squares kernel");
-}
-
 }  // namespace
 
 void launch_add(void* target, DType target_type, const void* addend, DType addend_type,
@@ -93,12 +45,6 @@ void launch_add(void* target, DType target_type, const void* addend, DType adden
     wide ? launch_add_of<Half, float>(target, addend, count, stream)
          : launch_add_of<Half, Half>(target, addend, count, stream);
   }
-}
-
-void launch_square_sums(double* partials, const void* gradient, DType type, std::int64_t count,
-                        cudaStream_t stream) {
-  type == DType::f32 ? launch_square_sums_of<float>(partials, gradient, count, stream)
-                     : launch_square_sums_of<Half>(partials, gradient, count, stream);
 }
 
 }  // namespace ebb::kernels

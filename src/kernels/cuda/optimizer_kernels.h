@@ -13,7 +13,8 @@ void launch_update(const StateSpan& span, const Step& step, const StepScale* sca
 // target = round(target + addend).
 void launch_add(void* target, DType target_type, const void* addend, DType addend_type,
                 std::int64_t count, cudaStream_t stream);
-void launch_square_sums(double* partials, const void* gradient, DType type, std::int64_t count,
-                        cudaStream_t stream);
+// Any number of parts, also empty ones. The sums of square_sums() are a part without a sum.
+void launch_finish(std::span<const GradientPart> parts, DType gradient_type, DType sum_type,
+                   cudaStream_t stream);
 
 }  // namespace ebb::kernels

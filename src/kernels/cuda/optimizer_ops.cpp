@@ -37,8 +37,16 @@ void CudaOptimizerOps::finish_gradient(void* gradient, DType gradient_type, cons
 
 void CudaOptimizerOps::square_sums(double* partials, const void* gradient, DType type,
                                    std::int64_t count) {
-  check_float_type(type, "the gradient");
-  if (count > 0) launch_square_sums(partials, gradient, type, count, stream());
+  // (What is only read here is written where a part has a sum.)
+  const GradientPart part{const_cast<void*>(gradient), nullptr, partials, count};
+  finish_parts({&part, 1}, type, type);
+}
+
+void CudaOptimizerOps::finish_parts(std::span<const GradientPart> parts, DType gradient_type,
+                                    DType sum_type) {
+  check_float_type(gradient_type, "the gradient");
+  check_float_type(sum_type, "the sum");
+  launch_finish(parts, gradient_type, sum_type, stream());
 }
 
 }  // namespace ebb::kernels

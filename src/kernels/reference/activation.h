@@ -45,9 +45,10 @@ void activate(Matrix<T> h, Matrix<const T> x, Activation activation) {
   }
 }
 
-// Each element is read before its place is written, so dx and x may share memory.
+// Each element is read before its place is written, so dx and x may share memory, and h and dh.
 template <class T>
-void activate_backward(Matrix<T> dx, Matrix<const T> dh, Matrix<const T> x, Activation activation) {
+void activate_backward(Matrix<T> dx, Matrix<T> h, Matrix<const T> dh, Matrix<const T> x,
+                       Activation activation) {
   const bool gated = x.cols == 2 * dh.cols;
   for (std::int64_t i = 0; i < dh.rows; ++i) {
     for (std::int64_t j = 0; j < dh.cols; ++j) {
@@ -56,6 +57,7 @@ void activate_backward(Matrix<T> dx, Matrix<const T> dh, Matrix<const T> x, Acti
       const double up = gated ? load(x(i, dh.cols + j)) : 1.0;
       store(dx(i, j), d * up * act.slope);
       if (gated) store(dx(i, dh.cols + j), d * act.value);
+      if (h.data != nullptr) store(h(i, j), act.value * up);
     }
   }
 }

@@ -106,9 +106,10 @@ void ReferenceOps::activate(View h, ConstView x, Activation activation) {
   with_element(h.type, [&]<class T>(T) { reference::activate(in<T>(h), in<T>(x), activation); });
 }
 
-void ReferenceOps::activate_backward(View dx, ConstView dh, ConstView x, Activation activation) {
+void ReferenceOps::activate_backward(View dx, View h, ConstView dh, ConstView x,
+                                     Activation activation) {
   with_element(dh.type, [&]<class T>(T) {
-    reference::activate_backward(in<T>(dx), in<T>(dh), in<T>(x), activation);
+    reference::activate_backward(in<T>(dx), in<T>(h), in<T>(dh), in<T>(x), activation);
   });
 }
 

@@ -23,17 +23,15 @@ __global__ void activate_rows(Matrix<T> h, Matrix<const T> x, std::int64_t cols,
   cuda_model::load(gate, x.row(row) + j);
   if constexpr (Gated) cuda_model::load(up, x.row(row) + cols + j);
 #pragma unroll
-  for (int e = 0; e < N; ++e) {
-    gate[e] = Act::value(gate[e]);
-    if constexpr (Gated) gate[e] *= up[e];
-  }
+  for (int e = 0; e < N; ++e) gate[e] = Act(gate[e]).times_value(Gated ? up[e] : 1.0f);
   cuda_model::store(h.row(row) + j, gate);
 }
 
-// A thread reads all of its elements before it writes them, so dx may be x's memory.
+// A thread reads all of its elements before it writes them, so dx may be x's memory and h dh's.
 template <class T, int N, class Act, bool Gated>
-__global__ void activate_backward_rows(Matrix<T> dx, Matrix<const T> dh, Matrix<const T> x,
-                                       std::int64_t cols, unsigned blocks_per_row) {
+__global__ void activate_backward_rows(Matrix<T> dx, Matrix<T> h, Matrix<const T> dh,
+                                       Matrix<const T> x, std::int64_t cols,
+                                       unsigned blocks_per_row) {
   const std::int64_t row = blockIdx.x / blocks_per_row;
   const std::int64_t j =
       (static_cast<std::int64_t>(blockIdx.x % blocks_per_row) * blockDim.x + threadIdx.x) * N;
@@ -45,27 +43,27 @@ __global__ void activate_backward_rows(Matrix<T> dx, Matrix<const T> dh, Matrix<
 #pragma unroll
   for (int e = 0; e < N; ++e) {
     const Act act(gate[e]);
-    if constexpr (Gated) {
-      gate[e] = act.times_slope(slope[e] * up[e]);
-      up[e] = act.times_value(slope[e]);
-    } else {
-      gate[e] = act.times_slope(slope[e]);
-    }
+    const float opened = Gated ? up[e] : 1.0f;
+    gate[e] = act.times_slope(slope[e] * opened);
+    if constexpr (Gated) up[e] = act.times_value(slope[e]);
+    slope[e] = act.times_value(opened);
   }
   cuda_model::store(dx.row(row) + j, gate);
   if constexpr (Gated) cuda_model::store(dx.row(row) + cols + j, up);
+  if (h.data != nullptr) cuda_model::store(h.row(row) + j, slope);
 }
 
-// Calls body with the activation and, as std::bool_constant, whether x has gates.
-template <class Body>
+// Calls body with the activation for results of type T and, as std::bool_constant, whether x has
+// gates.
+template <class T, class Body>
 void with_activation(Activation activation, bool gated, const Body& body) {
   const auto with_gates = [&]<class Act>(std::type_identity<Act> act) {
     gated ? body(act, std::true_type{}) : body(act, std::false_type{});
   };
   switch (activation) {
-    case Activation::silu: return with_gates(std::type_identity<cuda_model::Silu>{});
-    case Activation::gelu: return with_gates(std::type_identity<cuda_model::Gelu>{});
-    case Activation::gelu_tanh: return with_gates(std::type_identity<cuda_model::GeluTanh>{});
+    case Activation::silu: return with_gates(std::type_identity<cuda_model::Silu<T>>{});
+    case Activation::gelu: return with_gates(std::type_identity<cuda_model::Gelu<T>>{});
+    case Activation::gelu_tanh: return with_gates(std::type_identity<cuda_model::GeluTanh<T>>{});
   }
 }
 
@@ -93,16 +91,19 @@ void CudaModelOps::activate(View h, ConstView x, Activation activation) {
       vectors ? launch(std::integral_constant<int, width>{})
               : launch(std::integral_constant<int, 1>{});
     };
-    with_activation(activation, x.cols != h.cols, start);
+    with_activation<T>(activation, x.cols != h.cols, start);
   });
   cuda_model::check_launch("activate");
 }
 
-void CudaModelOps::activate_backward(View dx, ConstView dh, ConstView x, Activation activation) {
+void CudaModelOps::activate_backward(View dx, View h, ConstView dh, ConstView x,
+                                     Activation activation) {
   if (dh.rows == 0 || dh.cols == 0) return;
   with_element(dh.type, [&]<class T>(T) {
     constexpr int width = 16 / sizeof(T);
+    // (An h that is not wanted is null, which lies on every boundary.)
     const bool vectors = cuda_model::can_vectorize(dh, dh.cols, width) &&
+                         cuda_model::can_vectorize(h, dh.cols, width) &&
                          halves_vectorize(dx, dh.cols, width) &&
                          halves_vectorize(x, dh.cols, width);
     const auto start = [&]<class Act, bool Gated>(std::type_identity<Act>,
@@ -110,13 +111,13 @@ void CudaModelOps::activate_backward(View dx, ConstView dh, ConstView x, Activat
       const auto launch = [&]<int N>(std::integral_constant<int, N>) {
         const cuda_model::RowGrid grid = cuda_model::row_grid(dh.rows, dh.cols, N);
         activate_backward_rows<T, N, Act, Gated><<<grid.blocks, grid.threads, 0, stream_>>>(
-            cuda_model::in<T>(dx), cuda_model::in<T>(dh), cuda_model::in<T>(x), dh.cols,
-            grid.blocks_per_row);
+            cuda_model::in<T>(dx), cuda_model::in<T>(h), cuda_model::in<T>(dh),
+            cuda_model::in<T>(x), dh.cols, grid.blocks_per_row);
       };
       vectors ? launch(std::integral_constant<int, width>{})
               : launch(std::integral_constant<int, 1>{});
     };
-    with_activation(activation, x.cols != dh.cols, start);
+    with_activation<T>(activation, x.cols != dh.cols, start);
   });
   cuda_model::check_launch("activate_backward");
 }

@@ -18,17 +18,22 @@ constexpr int kFirstThreads = 128;
 constexpr std::int64_t kMostRuns = 256;
 constexpr std::int64_t kFewestRows = 16;
 
-template <class T>
+template <class T, int N>
 __global__ void sum_run(float* partials, Matrix<const T> x, std::int64_t rows, std::int64_t cols,
                         std::int64_t rows_per_run) {
-  const std::int64_t j = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t j = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
   if (j >= cols) return;
   const std::int64_t begin = blockIdx.y * rows_per_run;
   const std::int64_t end = min(rows, begin + rows_per_run);
-  float sum = 0;
+  float sum[N] = {};
 #pragma unroll 8
-  for (std::int64_t i = begin; i < end; ++i) sum += cuda_model::widen(x.row(i)[j]);
-  partials[blockIdx.y * cols + j] = sum;
+  for (std::int64_t i = begin; i < end; ++i) {
+    float value[N];
+    cuda_model::load(value, x.row(i) + j);
+#pragma unroll
+    for (int e = 0; e < N; ++e) sum[e] += value[e];
+  }
+  cuda_model::store(partials + blockIdx.y * cols + j, sum);
 }
 
 template <class Out>
@@ -76,11 +81,17 @@ void CudaModelOps::column_sums(void* out, DType type, ConstView x) {
   const std::int64_t runs = (x.rows + rows_per_run - 1) / rows_per_run;
   const auto partials = reinterpret_cast<float*>(scratch(runs * x.cols * 4, "column_sums"));
   if (runs > 0) {
-    const unsigned blocks =
-        cuda_model::grid_size((x.cols + kFirstThreads - 1) / kFirstThreads, "column_sums");
     with_element(x.type, [&]<class T>(T) {
-      sum_run<<<dim3(blocks, static_cast<unsigned>(runs)), kFirstThreads, 0, stream_>>>(
-          partials, cuda_model::in<T>(x), x.rows, x.cols, rows_per_run);
+      constexpr int width = 16 / sizeof(T);
+      const auto launch = [&]<int N>(std::integral_constant<int, N>) {
+        constexpr std::int64_t columns = kFirstThreads * N;
+        const unsigned blocks =
+            cuda_model::grid_size((x.cols + columns - 1) / columns, "column_sums");
+        sum_run<T, N><<<dim3(blocks, static_cast<unsigned>(runs)), kFirstThreads, 0, stream_>>>(
+            partials, cuda_model::in<T>(x), x.rows, x.cols, rows_per_run);
+      };
+      cuda_model::can_vectorize(x, x.cols, width) ? launch(std::integral_constant<int, width>{})
+                                                  : launch(std::integral_constant<int, 1>{});
     });
     cuda_model::check_launch("column_sums");
   }

@@ -1,4 +1,4 @@
-// Copies with a change of type.
+// Copies with a change of type, to the bit: weights and gradients pass here.
 #include "kernels/cuda/model/cuda_model_ops.h"
 #include "kernels/cuda/model/elements.cuh"
 #include "kernels/cuda/model/launch.h"
@@ -20,7 +20,10 @@ __global__ void convert_rows(Matrix<D> dst, Matrix<const S> src, std::int64_t co
   if (j >= cols) return;
   float value[N];
   cuda_model::load(value, src.row(row) + j);
-  cuda_model::store(dst.row(row) + j, value);
+  cuda_model::Pack<D, N> pack;
+#pragma unroll
+  for (int e = 0; e < N; ++e) pack.at[e] = cuda_model::narrow<D>(value[e]);
+  *reinterpret_cast<cuda_model::Pack<D, N>*>(dst.row(row) + j) = pack;
 }
 
 }  // namespace

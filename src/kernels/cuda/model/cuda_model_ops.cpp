@@ -39,7 +39,7 @@ void CudaModelOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions&
   if (c.rows == 0 || c.cols == 0) return;
   std::byte* const workspace = scratch(kWorkspace, "matmul");
   const std::int64_t depth = options.transpose_a ? a.rows : a.cols;
-  if (depth > 0 && products_.run(c, a, b, options, workspace, stream_)) return;
+  if (depth > 0 && products_.run({c, a, b, options}, workspace, stream_)) return;
   cuda_model::matmul_tiles(c, a, b, options, stream_);
 }
 

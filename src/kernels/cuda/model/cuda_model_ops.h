@@ -21,7 +21,7 @@
 
 namespace ebb::kernels {
 
-class CudaModelOps : public ModelOps {
+class CudaModelOps : public ModelOps, public ProductSearch {
  public:
   static constexpr Bytes kWorkspace = 32 * kMiB;
   static constexpr Bytes kScratchAlignment = 256;  // what is asked for has room to align
@@ -46,7 +46,8 @@ class CudaModelOps : public ModelOps {
                           ConstView v, ConstView out, const float* log_sums,
                           const AttentionShape& shape) override;
   void activate(View h, ConstView x, Activation activation) override;
-  void activate_backward(View dx, ConstView dh, ConstView x, Activation activation) override;
+  void activate_backward(View dx, View h, ConstView dh, ConstView x,
+                         Activation activation) override;
   void cross_entropy(View dlogits, float* losses, ConstView logits,
                      std::span<const std::int32_t> targets, float scale) override;
   void sum(double* total, const float* values, std::int64_t count) override;
@@ -58,6 +59,14 @@ class CudaModelOps : public ModelOps {
   Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override;
   void bind_scratch(std::span<std::byte> scratch) override { scratch_ = scratch; }
   void bind_stream(device::Stream& stream) override;
+
+  ProductSearch* product_search() override { return this; }
+  std::string conditions() const override;
+  void load_choices(const ProductChoices& choices) override { products_.load_choices(choices); }
+  ProductChoices choices() const override { return products_.choices(); }
+  bool chosen(const Product& product) override { return products_.chosen(product); }
+  Bytes search_bytes(const Product& product) const override;
+  void search(const Product& product, std::span<std::byte> memory) override;
 
  private:
   // The scratch from a boundary of kScratchAlignment on; throws Error, naming `what`, when fewer

@@ -51,8 +51,8 @@ void allow_shared(const void* kernel, Bytes bytes, const char* what) {
 
 RowGrid row_grid(std::int64_t rows, std::int64_t cols, int width) {
   RowGrid grid;
-  grid.threads = row_threads(cols, width, kRowThreads);
-  const std::int64_t blocks = ceil_div(cols, static_cast<std::int64_t>(grid.threads) * width);
+  const std::int64_t blocks = ceil_div(cols, static_cast<std::int64_t>(kRowThreads) * width);
+  grid.threads = row_threads(ceil_div(cols, blocks), width, kRowThreads);
   grid.blocks_per_row = grid_size(blocks, "row_grid");
   grid.blocks = grid_size(blocks * rows, "row_grid");
   return grid;

@@ -16,8 +16,8 @@ void check(cudaError_t status, const char* what);
 // After a launch: a configuration that the driver refused.
 inline void check_launch(const char* what) { check(cudaGetLastError(), what); }
 
-// Blocks of whole warps along x; a row takes `blocks_per_row` of them, and thread t of its block c
-// has the `width` columns from (c * threads + t) * width on.
+// Blocks of whole warps along x; a row takes `blocks_per_row` of them in even parts, and thread t
+// of its block c has the `width` columns from (c * threads + t) * width on.
 struct RowGrid {
   unsigned blocks = 0;
   unsigned threads = 0;

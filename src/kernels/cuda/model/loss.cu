@@ -1,26 +1,23 @@
-// Cross entropy with its gradient, a block a row: one pass finds the sum of exponentials with a
-// running maximum in each thread, the second writes the gradient.
+// Cross entropy with its gradient. A row has a cluster of blocks where it is long, else a block:
+// one pass finds the sum of exponentials with a running maximum in each thread, the second writes
+// the gradient.
 #include <cfloat>
 
 #include "kernels/cuda/model/cuda_model_ops.h"
 #include "kernels/cuda/model/elements.cuh"
 #include "kernels/cuda/model/launch.h"
+#include "kernels/cuda/model/loss_clusters.cuh"
 #include "kernels/element_dispatch.h"
 
 namespace ebb::kernels {
 namespace {
 
+using cuda_model::LossRows;
 using cuda_model::Matrix;
 
 constexpr unsigned kThreads = 512;
 constexpr int kSumThreads = 1024;
-
-struct LossRows {
-  float* losses;
-  const std::int32_t* targets;
-  float scale;
-  std::int64_t cols;
-};
+constexpr Bytes kMostClusterBytes = 220 * kKiB;  // of a block
 
 // dlogits may be logits' memory: a thread reads and writes its own columns, and the target's logit
 // is read before the first barrier, which lies before every write.
@@ -80,11 +77,35 @@ __global__ void sum_values(double* total, const float* values, std::int64_t coun
   if (threadIdx.x == 0) *total = sum;
 }
 
+// Whether the row is long, but not too long for the cluster's shared memory.
+bool suits_clusters(View dlogits, ConstView logits) {
+  constexpr int width = cuda_model::kClusterWidth;
+  return dlogits.type == DType::bf16 && logits.cols >= cuda_model::kFewestClusterColumns &&
+         cuda_model::cluster_share(logits.cols) * 4 <= kMostClusterBytes &&
+         cuda_model::can_vectorize(dlogits, logits.cols, width) &&
+         cuda_model::can_vectorize(logits, logits.cols, width);
+}
+
+void launch_clusters(View dlogits, ConstView logits, const LossRows& work, cudaStream_t stream) {
+  const auto kernel = cuda_model::cross_entropy_clusters;
+  const std::int64_t share = cuda_model::cluster_share(logits.cols);
+  const Bytes shared = share * 4;
+  cuda_model::allow_shared(reinterpret_cast<const void*>(kernel), shared, "cross_entropy");
+  kernel<<<cuda_model::grid_size(logits.rows * cuda_model::kClusterBlocks, "cross_entropy"),
+           cuda_model::kClusterThreads, static_cast<std::size_t>(shared), stream>>>(
+      cuda_model::in<bf16>(dlogits), cuda_model::in<float>(logits), work, share);
+}
+
 }  // namespace
 
 void CudaModelOps::cross_entropy(View dlogits, float* losses, ConstView logits,
                                  std::span<const std::int32_t> targets, float scale) {
   if (logits.rows == 0 || logits.cols == 0) return;
+  if (suits_clusters(dlogits, logits)) {
+    launch_clusters(dlogits, logits, {losses, targets.data(), scale, logits.cols}, stream_);
+    cuda_model::check_launch("cross_entropy");
+    return;
+  }
   with_element(dlogits.type, [&]<class D>(D) {
     constexpr int width = 16 / sizeof(D);
     const auto launch = [&]<int N>(std::integral_constant<int, N>) {

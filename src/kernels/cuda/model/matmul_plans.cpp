@@ -4,14 +4,22 @@
 // library wants it.
 #include "kernels/cuda/model/matmul_plans.h"
 
+#include <algorithm>
+#include <charconv>
+#include <limits>
 #include <string>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "device/cuda/check.h"
+#include "device/cuda/handle.h"
 #include "ebb/error.h"
 
 namespace ebb::kernels {
 namespace {
 
-constexpr int kCandidates = 8;
+constexpr int kCandidates = 16;
 
 void check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -62,6 +70,22 @@ const void* addend_or(const MatmulOptions& options, View c) {
   return options.addend != nullptr ? options.addend : c.data;
 }
 
+// Numbers apart by spaces, as many as there is room for; false where the text is anything else.
+template <class Numbers>
+bool read_numbers(const std::string& text, int base, Numbers& numbers) {
+  const char *at = text.data(), *const end = at + text.size();
+  for (auto& number : numbers) {
+    if (&number != std::begin(numbers)) {
+      if (at == end || *at != ' ') return false;
+      ++at;
+    }
+    const auto [next, error] = std::from_chars(at, end, number, base);
+    if (error != std::errc{}) return false;
+    at = next;
+  }
+  return at == end;
+}
+
 }  // namespace
 
 MatmulPlans::MatmulPlans(Bytes workspace) : workspace_bytes_(workspace) {
@@ -70,23 +94,22 @@ MatmulPlans::MatmulPlans(Bytes workspace) : workspace_bytes_(workspace) {
   library_.reset(handle);
 }
 
-MatmulPlans::Plan MatmulPlans::make(View c, ConstView a, ConstView b,
-                                    const MatmulOptions& options) const {
+MatmulPlans::Plan MatmulPlans::make(const Product& p) const {
   Plan made;
   cublasLtMatmulDesc_t product = nullptr;
   // Accumulates in fp32; for fp32 operands this is plain fp32, not TF32.
   check(cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product");
   made.product.reset(product);
-  set(product, CUBLASLT_MATMUL_DESC_TRANSA, options.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(product, CUBLASLT_MATMUL_DESC_TRANSB, options.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (options.bias != nullptr) {
+  set(product, CUBLASLT_MATMUL_DESC_TRANSA, p.options.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(product, CUBLASLT_MATMUL_DESC_TRANSB, p.options.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (p.options.bias != nullptr) {
     set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, library_type(c.type));
-    set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, options.bias);
+    set(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, library_type(p.c.type));
+    set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.options.bias);
   }
-  made.a = layout_of(a);
-  made.b = layout_of(b);
-  made.c = layout_of(c);
+  made.a = layout_of(p.a);
+  made.b = layout_of(p.b);
+  made.c = layout_of(p.c);
 
   cublasLtMatmulPreference_t wish = nullptr;
   check(cublasLtMatmulPreferenceCreate(&wish), "a preference");
@@ -95,66 +118,143 @@ MatmulPlans::Plan MatmulPlans::make(View c, ConstView a, ConstView b,
   // Parts of a sum that is split meet in fp32, never in bf16: a result is rounded once.
   set(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(b.data));
-  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(a.data));
-  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(addend_or(options, c)));
-  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(c.data));
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b.data));
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a.data));
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(addend_or(p.options, p.c)));
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c.data));
 
   cublasLtMatmulHeuristicResult_t results[kCandidates] = {};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       library_.get(), product, made.b.get(), made.a.get(), made.c.get(), made.c.get(), wish,
       kCandidates, results, &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return made;
-  check(status, "the choice of an algorithm");
-  for (int i = 0; i < count && !made.found; ++i) {
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "the choice of an algorithm");
+  for (int i = 0; i < count; ++i) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
     if (results[i].workspaceSize > static_cast<std::size_t>(workspace_bytes_)) continue;
-    made.algorithm = results[i].algo;
-    made.found = true;
+    made.offered.push_back(results[i].algo);
+  }
+  made.found = !made.offered.empty();
+  if (made.found) made.algorithm = made.offered.front();
+  const auto before = choices_.find(key_of(p));
+  if (made.found && before != choices_.end() && fits(made, before->second)) {
+    made.algorithm = before->second;
+    made.chosen = true;
   }
   return made;
 }
 
-const MatmulPlans::Plan& MatmulPlans::plan(View c, ConstView a, ConstView b,
-                                           const MatmulOptions& options) {
-  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
-  const Key key{c.rows,
-                c.cols,
-                a.rows,
-                a.cols,
-                a.stride,
-                b.stride,
-                c.stride,
-                number(a.type),
-                number(c.type),
-                number(options.transpose_a),
-                number(options.transpose_b),
-                number(options.addend != nullptr),
-                options.bias == nullptr ? 0 : number(alignment_of(options.bias)),
-                number(alignment_of(a.data)),
-                number(alignment_of(b.data)),
-                number(alignment_of(c.data)),
-                number(alignment_of(addend_or(options, c)))};
-  const auto known = plans_.find(key);
-  if (known != plans_.end()) return known->second;
-  return plans_.emplace(key, make(c, a, b, options)).first->second;
+bool MatmulPlans::fits(const Plan& plan, const Algorithm& algorithm) const {
+  cublasLtMatmulHeuristicResult_t result{};
+  return cublasLtMatmulAlgoCheck(library_.get(), plan.product.get(), plan.b.get(), plan.a.get(),
+                                 plan.c.get(), plan.c.get(), &algorithm,
+                                 &result) == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= static_cast<std::size_t>(workspace_bytes_);
 }
 
-bool MatmulPlans::run(View c, ConstView a, ConstView b, const MatmulOptions& options,
-                      std::byte* workspace, cudaStream_t stream) {
-  const Plan& chosen = plan(c, a, b, options);
-  if (!chosen.found) return false;
-  if (options.bias != nullptr) {
-    set(chosen.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, options.bias);
+MatmulPlans::Key MatmulPlans::key_of(const Product& p) {
+  const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
+  return {p.c.rows,
+          p.c.cols,
+          p.a.rows,
+          p.a.cols,
+          p.a.stride,
+          p.b.stride,
+          p.c.stride,
+          number(p.a.type),
+          number(p.c.type),
+          number(p.options.transpose_a),
+          number(p.options.transpose_b),
+          number(p.options.addend != nullptr),
+          p.options.bias == nullptr ? 0 : number(alignment_of(p.options.bias)),
+          number(alignment_of(p.a.data)),
+          number(alignment_of(p.b.data)),
+          number(alignment_of(p.c.data)),
+          number(alignment_of(addend_or(p.options, p.c)))};
+}
+
+MatmulPlans::Plan& MatmulPlans::plan(const Product& product) {
+  const Key key = key_of(product);
+  const auto known = plans_.find(key);
+  if (known != plans_.end()) return known->second;
+  return plans_.emplace(key, make(product)).first->second;
+}
+
+cublasStatus_t MatmulPlans::queue(const Plan& plan, const Algorithm& algorithm, const Product& p,
+                                  std::byte* workspace, cudaStream_t stream) const {
+  if (p.options.bias != nullptr) {
+    set(plan.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.options.bias);
   }
-  const float one = 1.0f, beta = options.addend != nullptr ? 1.0f : 0.0f;
-  check(cublasLtMatmul(library_.get(), chosen.product.get(), &one, b.data, chosen.b.get(), a.data,
-                       chosen.a.get(), &beta, addend_or(options, c), chosen.c.get(), c.data,
-                       chosen.c.get(), &chosen.algorithm, workspace,
-                       static_cast<std::size_t>(workspace_bytes_), stream),
-        "a product");
+  const float one = 1.0f, beta = p.options.addend != nullptr ? 1.0f : 0.0f;
+  return cublasLtMatmul(library_.get(), plan.product.get(), &one, p.b.data, plan.b.get(), p.a.data,
+                        plan.a.get(), &beta, addend_or(p.options, p.c), plan.c.get(), p.c.data,
+                        plan.c.get(), &algorithm, workspace,
+                        static_cast<std::size_t>(workspace_bytes_), stream);
+}
+
+bool MatmulPlans::run(const Product& product, std::byte* workspace, cudaStream_t stream) {
+  const Plan& plan = this->plan(product);
+  if (!plan.found) return false;
+  check(queue(plan, plan.algorithm, product, workspace, stream), "a product");
   return true;
+}
+
+// In rounds over all, so that a clock that drifts slows them alike; the first round loads kernels.
+// The heuristic's choice stays where the fastest gains less than a repetition differs from another.
+void MatmulPlans::search(const Product& product, std::byte* workspace, cudaStream_t stream) {
+  constexpr int rounds = 5, repetitions = 2;
+  constexpr double worthwhile = 0.99;
+  Plan& plan = this->plan(product);
+  if (!plan.found) return;
+  plan.chosen = true;
+  const device::EventHandle start = device::make_event(cudaEventDefault);
+  const device::EventHandle stop = device::make_event(cudaEventDefault);
+  std::vector<double> seconds(plan.offered.size(), std::numeric_limits<double>::infinity());
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t i = 0; i < plan.offered.size(); ++i) {
+      device::check(cudaEventRecord(start.get(), stream), "cudaEventRecord");
+      cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+      for (int k = 0; k < repetitions && status == CUBLAS_STATUS_SUCCESS; ++k) {
+        status = queue(plan, plan.offered[i], product, workspace, stream);
+      }
+      device::check(cudaEventRecord(stop.get(), stream), "cudaEventRecord");
+      device::check(cudaEventSynchronize(stop.get()), "the search for a matrix algorithm");
+      if (status != CUBLAS_STATUS_SUCCESS || round == 0) continue;
+      float milliseconds = 0;
+      device::check(cudaEventElapsedTime(&milliseconds, start.get(), stop.get()),
+                    "cudaEventElapsedTime");
+      seconds[i] = std::min(seconds[i], milliseconds * 1e-3 / repetitions);
+    }
+  }
+  const auto best = std::min_element(seconds.begin(), seconds.end());
+  if (*best < worthwhile * seconds.front()) {
+    plan.algorithm = plan.offered[static_cast<std::size_t>(best - seconds.begin())];
+  }
+}
+
+bool MatmulPlans::chosen(const Product& product) {
+  const Plan& plan = this->plan(product);
+  return plan.chosen || plan.offered.empty();
+}
+
+// A choice is the library's own 64 bytes, which it takes back in the same version.
+void MatmulPlans::load_choices(const ProductChoices& choices) {
+  for (const auto& [product, choice] : choices) {
+    Key key{};
+    Algorithm algorithm{};
+    if (!read_numbers(product, 10, key) || !read_numbers(choice, 16, algorithm.data)) continue;
+    choices_[key] = algorithm;
+  }
+}
+
+ProductChoices MatmulPlans::choices() const {
+  ProductChoices choices;
+  for (const auto& [key, plan] : plans_) {
+    if (plan.chosen)
+      choices[fmt::format("{}", fmt::join(key, " "))] =
+          fmt::format("{:x}", fmt::join(plan.algorithm.data, " "));
+  }
+  return choices;
 }
 
 }  // namespace ebb::kernels

@@ -1,6 +1,7 @@
-// Products by cuBLASLt: one algorithm for each kind of product, found by the library's heuristic at
-// its first use and kept. The choice depends on shapes, strides, types, transposes, epilogue and
-// whether operands lie on 16 bytes; not on free memory, timing or what ran before.
+// Products by cuBLASLt: one algorithm for each kind of product, kept from its first use on. It is
+// the one that was chosen for it by timing, or the first that the library's heuristic names. The
+// kind is shapes, strides, types, transposes, epilogue and whether operands lie on 16 bytes; the
+// heuristic does not depend on free memory, timing or what ran before.
 #pragma once
 
 #include <cublasLt.h>
@@ -10,8 +11,9 @@
 #include <map>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
-#include "kernels/model_ops.h"
+#include "kernels/product_search.h"
 
 namespace ebb::kernels {
 
@@ -32,25 +34,41 @@ class MatmulPlans {
 
   // Queues c = op(a) op(b) (+ bias) (+ addend), or says false where the library has no algorithm.
   // No dimension is zero. `workspace` has the bytes given to the constructor and lies on 256.
-  bool run(View c, ConstView a, ConstView b, const MatmulOptions& options, std::byte* workspace,
-           cudaStream_t stream);
+  bool run(const Product& product, std::byte* workspace, cudaStream_t stream);
+
+  // As ProductSearch has them.
+  void load_choices(const ProductChoices& choices);
+  ProductChoices choices() const;
+  bool chosen(const Product& product);
+
+  // Times every algorithm that the library offers for the product, whose c is overwritten, and
+  // keeps the fastest.
+  void search(const Product& product, std::byte* workspace, cudaStream_t stream);
 
  private:
   using Key = std::array<std::int64_t, 17>;
+  using Algorithm = cublasLtMatmulAlgo_t;
   using Layout = LtHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
   struct Plan {
     LtHandle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> product;
     Layout a, b, c;
-    cublasLtMatmulAlgo_t algorithm{};
+    std::vector<Algorithm> offered;
+    Algorithm algorithm{};
     bool found = false;
+    bool chosen = false;  // by a search, now or before
   };
 
-  const Plan& plan(View c, ConstView a, ConstView b, const MatmulOptions& options);
-  Plan make(View c, ConstView a, ConstView b, const MatmulOptions& options) const;
+  static Key key_of(const Product& product);
+  Plan& plan(const Product& product);
+  Plan make(const Product& product) const;
+  bool fits(const Plan& plan, const Algorithm& algorithm) const;
+  cublasStatus_t queue(const Plan& plan, const Algorithm& algorithm, const Product& product,
+                       std::byte* workspace, cudaStream_t stream) const;
 
   Bytes workspace_bytes_;
   LtHandle<cublasLtHandle_t, cublasLtDestroy> library_;
   std::map<Key, Plan> plans_;
+  std::map<Key, Algorithm> choices_;  // loaded
 };
 
 }  // namespace ebb::kernels

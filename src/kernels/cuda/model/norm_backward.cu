@@ -119,8 +119,89 @@ __global__ void norm_backward_runs(Backward<T> in) {
   if (in.bias_partials != nullptr) write(in.bias_partials, sums + teams * width);
 }
 
+// What a thread reads of a row.
+template <class T, int N>
+struct RowPacks {
+  cuda_model::Words<T, N> slope, value, out;
+  RunStats stats;
+};
+
+// The same, to the bit, for rows of which every thread of a block has one pack: weights and sums
+// stay in registers, and a row is on its way while the one before is summed.
+template <class T, int N, bool Centered, bool Biased>
+__global__ void __launch_bounds__(kThreads, 2) norm_backward_rows(Backward<T> in) {
+  __shared__ float parts[2][2][32];  // by row, of shift and mean
+  const std::int64_t j = threadIdx.x * N;
+  const bool mine = j < in.width;
+  const std::int64_t begin = blockIdx.x * in.runs_per_block;
+  const std::int64_t end = min(in.runs, begin + in.runs_per_block);
+  float gain[N] = {}, dweight[N] = {}, dbias[N] = {};
+  if (mine) cuda_model::load_gain(gain, in.weight + j, in.weight_offset);
+  const auto read = [&](std::int64_t row) {
+    RowPacks<T, N> packs = {};
+    packs.stats = cuda_model::read_stats<Centered>(in.stats, row);
+    if (!mine) return packs;
+    packs.slope = cuda_model::load_words<T, N>(in.dy.row(row) + j);
+    packs.value = cuda_model::load_words<T, N>(in.x.row(row) + j);
+    if (in.add) packs.out = cuda_model::load_words<T, N>(in.dx.row(row) + j);
+    return packs;
+  };
+  // Warps in order, as block_sum; the next row's sums lie elsewhere, so one barrier is enough.
+  const auto sum = [&](float value, float* of_row) {
+    value = cuda_model::warp_sum(value);
+    if (threadIdx.x % 32 == 0) of_row[threadIdx.x / 32] = value;
+    __syncthreads();
+    float total = 0;
+    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) total += of_row[warp];
+    return total / static_cast<float>(in.width);
+  };
+  RowPacks<T, N> next = read(begin);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const RowPacks<T, N> now = next;
+    if (row + 1 < end) next = read(row + 1);
+    const RunStats stats = now.stats;
+    float shift = 0, mean = 0;
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+      const float slope = cuda_model::element<T, N>(now.slope, e);
+      const float xhat = (cuda_model::element<T, N>(now.value, e) - stats.mean) * stats.rstd;
+      if constexpr (Centered) shift = fmaf(slope, gain[e], shift);
+      mean = fmaf(slope * gain[e], xhat, mean);
+      dweight[e] = fmaf(slope, xhat, dweight[e]);
+      if constexpr (Biased) dbias[e] += slope;
+    }
+    if constexpr (Centered) shift = sum(shift, parts[row % 2][0]);
+    mean = sum(mean, parts[row % 2][1]);
+    if (!mine) continue;
+    float out[N];
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+      const float slope = cuda_model::element<T, N>(now.slope, e);
+      const float value = cuda_model::element<T, N>(now.value, e);
+      float inner = fmaf(-(value - stats.mean) * stats.rstd, mean, slope * gain[e]);
+      if constexpr (Centered) inner -= shift;
+      out[e] = fmaf(stats.rstd, inner, in.add ? cuda_model::element<T, N>(now.out, e) : 0.0f);
+    }
+    cuda_model::store(in.dx.row(row) + j, out);
+  }
+  if (!mine) return;
+  cuda_model::store(in.partials + blockIdx.x * in.width + j, dweight);
+  if constexpr (Biased) {
+    cuda_model::store(in.bias_partials + blockIdx.x * in.width + j, dbias);
+  }
+}
+
 template <class T, int N, class Team, bool Centered>
 void launch(const Backward<T>& in, std::int64_t blocks, std::int64_t teams, cudaStream_t stream) {
+  if constexpr (std::is_same_v<Team, cuda_model::BlockTeam> && N > 1) {
+    if (in.groups == 1 && in.width <= kThreads * N) {
+      const auto kernel = in.bias_partials != nullptr ? norm_backward_rows<T, N, Centered, true>
+                                                      : norm_backward_rows<T, N, Centered, false>;
+      const unsigned threads = cuda_model::row_threads(in.width, N, kThreads);
+      kernel<<<cuda_model::grid_size(blocks, "norm_backward"), threads, 0, stream>>>(in);
+      return;
+    }
+  }
   const Bytes shared = teams * in.width * 4 * (in.bias_partials != nullptr ? 2 : 1);
   const unsigned threads = std::is_same_v<Team, cuda_model::WarpTeam>
                                ? static_cast<unsigned>(teams * 32)

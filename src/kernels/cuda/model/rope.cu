@@ -12,14 +12,14 @@ using cuda_model::Matrix;
 template <class T, int N>
 __global__ void rope_rows(Matrix<T> x, const float* table, ModelOps::RopeShape shape,
                           unsigned blocks_per_row) {
-  const std::int64_t row = blockIdx.x / blocks_per_row;
+  // All of these fit into 32 bits, in which a division costs a quarter.
+  const unsigned row = blockIdx.x / blocks_per_row;
   // Pairs of a row, counted over all heads.
-  const std::int64_t pair =
-      (static_cast<std::int64_t>(blockIdx.x % blocks_per_row) * blockDim.x + threadIdx.x) * N;
-  const std::int64_t half = shape.head_dim / 2;
+  const unsigned pair = (blockIdx.x % blocks_per_row * blockDim.x + threadIdx.x) * N;
+  const auto half = static_cast<unsigned>(shape.head_dim / 2);
   if (pair >= shape.heads * half) return;
-  const std::int64_t head = pair / half, j = pair % half;
-  const std::int64_t position = shape.start + row % shape.length;
+  const unsigned head = pair / half, j = pair % half;
+  const std::int64_t position = shape.start + row % static_cast<unsigned>(shape.length);
   T* left_at = x.row(row) + head * shape.head_dim + j;
   T* right_at = left_at + half;
   float left[N], right[N], turn[2 * N];

@@ -1,0 +1,119 @@
+#include "engine/product_choices.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+#include "engine/workload.h"
+#include "io/text_file.h"
+#include "kernels/product_search.h"
+
+namespace ebb::engine {
+namespace {
+
+using kernels::Product;
+using kernels::ProductChoices;
+
+constexpr Bytes kMostFileBytes = 16 * kMiB;
+
+// Empty: none is wanted, or there is no place for one.
+std::filesystem::path file_of_choices() {
+  const auto of = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  if (const std::string given = of("EBB_PRODUCTS"); !given.empty()) {
+    return given == "off" ? "" : given;
+  }
+  if (const std::string cache = of("XDG_CACHE_HOME"); !cache.empty()) {
+    return std::filesystem::path(cache) / "ebb/products.json";
+  }
+  if (const std::string home = of("HOME"); !home.empty()) {
+    return std::filesystem::path(home) / ".cache/ebb/products.json";
+  }
+  return {};
+}
+
+ProductChoices from_json(const Json& json) {
+  ProductChoices choices;
+  if (!json.is_object()) return choices;
+  for (const auto& [product, choice] : json.items()) {
+    if (choice.is_string()) choices.emplace(product, choice.get<std::string>());
+  }
+  return choices;
+}
+
+// All conditions' choices. A file that does not read as one is no reason not to train.
+Json read_file(io::FileSystem& files, const std::filesystem::path& path, const Note& note) {
+  if (!files.exists(path)) return Json::object();
+  try {
+    Json all = parse_json(io::read_text(files, path, kMostFileBytes), path.string());
+    if (all.is_object()) return all;
+    note(fmt::format("{}: expected choices of matrix algorithms, found other JSON; made anew",
+                     path.string()));
+  } catch (const Error& error) {
+    note(fmt::format("{}; made anew", error.what()));
+  }
+  return Json::object();
+}
+
+std::vector<Product> products_of(Runtime& runtime, const TrainingSettings& s) {
+  return training_products(model::Decoder(s.config, s.dtype, s.gradient_type, s.shape),
+                           runtime.model_ops());
+}
+
+// In memory of its own, on a stream of its own.
+void search_all(Runtime& runtime, const std::vector<Product>& products, Bytes bytes) {
+  kernels::ModelOps& ops = runtime.model_ops();
+  kernels::ProductSearch& search = *ops.product_search();
+  const auto memory = runtime.device().allocate_device(bytes);
+  const auto stream = runtime.device().create_stream(device::StreamKind::compute, "search");
+  ops.bind_stream(*stream);
+  for (const Product& product : products) {
+    if (search.chosen(product)) continue;
+    search.search(product, {memory->data(), static_cast<std::size_t>(memory->bytes())});
+  }
+}
+
+}  // namespace
+
+void choose_products(io::FileSystem& files, Runtime& runtime, const TrainingSettings& settings,
+                     const Note& note) {
+  kernels::ProductSearch* const search = runtime.model_ops().product_search();
+  const std::filesystem::path path = file_of_choices();
+  if (search == nullptr || path.empty()) return;
+  Json all = read_file(files, path, note);
+  const std::string conditions = search->conditions();
+  search->load_choices(from_json(all.value(conditions, Json())));
+
+  const std::vector<Product> products = products_of(runtime, settings);
+  Bytes bytes = 0;
+  for (const Product& product : products) {
+    if (!search->chosen(product)) bytes = std::max(bytes, search->search_bytes(product));
+  }
+  // A run holds a product's operands at once, and more: where they do not fit it will be refused.
+  if (bytes == 0 || bytes > settings.limits.device) return;
+  note(fmt::format("Timing matrix algorithms for this model, once; kept in {}", path.string()));
+  search_all(runtime, products, bytes);
+  Json& own = all[conditions];
+  if (!own.is_object()) own = Json::object();
+  for (const auto& [product, choice] : search->choices()) own[product] = choice;
+  files.make_directories(io::parent_of(path));
+  io::write_text_atomically(files, path, all.dump(1) + "\n");
+}
+
+void use_stored_products(Runtime& runtime, const TrainingSettings& settings, const Json& numerics) {
+  kernels::ProductSearch* const search = runtime.model_ops().product_search();
+  if (search == nullptr || !numerics.is_object()) return;
+  const Json stored = numerics.value("products", Json());
+  if (!stored.is_object() || stored.value("conditions", Json()) != search->conditions()) return;
+  search->load_choices(from_json(stored.value("choices", Json())));
+  // Choices are the run's own once its products were looked up.
+  for (const Product& product : products_of(runtime, settings)) search->chosen(product);
+}
+
+}  // namespace ebb::engine

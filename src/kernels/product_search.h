@@ -1,0 +1,46 @@
+// The choice of a matrix product's algorithm by timing, for backends whose library has several that
+// give the same product in other orders of sums. What was chosen is part of the numerics: it is
+// made once, kept, and given back to every later run that should have the same bits.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+
+#include "kernels/model_ops.h"
+
+namespace ebb::kernels {
+
+// A call of ModelOps::matmul. Of addresses only the alignment counts, and which are null or equal.
+struct Product {
+  View c;
+  ConstView a, b;
+  MatmulOptions options;
+};
+
+// An algorithm's text by a product's: shapes, strides, types and alignments.
+using ProductChoices = std::map<std::string, std::string>;
+
+class ProductSearch {
+ public:
+  virtual ~ProductSearch() = default;
+
+  // The device, library and settings that choices hold for.
+  virtual std::string conditions() const = 0;
+
+  // Choices as choices() gave them. What does not fit the library at hand is left out.
+  virtual void load_choices(const ProductChoices& choices) = 0;
+  // Those that products of this process use.
+  virtual ProductChoices choices() const = 0;
+
+  // Whether the product has a choice, or none to make.
+  virtual bool chosen(const Product& product) = 0;
+  // Bytes on the device that a search wants.
+  virtual Bytes search_bytes(const Product& product) const = 0;
+  // Times what the library offers on the bound stream, in that memory, and keeps the fastest; a
+  // product without memory to time in keeps the library's own first choice. Blocks.
+  virtual void search(const Product& product, std::span<std::byte> memory) = 0;
+};
+
+}  // namespace ebb::kernels
