@@ -104,7 +104,8 @@ struct TrainSummary {
 TrainSummary train(const TrainOptions& options, TrainObserver& observer);
 
 // The plan as text: who needs how much where, what a step costs. Throws OutOfBudget if nothing
-// fits.
-std::string explain_plan(const TrainOptions& options);
+// fits. `machine` is one that need not be here: the name of one that Ebb knows, or the file of a
+// profile; its memory is the limit where none is given.
+std::string explain_plan(const TrainOptions& options, const std::string& machine = "");
 
 }  // namespace ebb

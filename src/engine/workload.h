@@ -2,7 +2,9 @@
 // carvers that measure.
 #pragma once
 
-#include "kernels/model_ops.h"
+#include <span>
+
+#include "kernels/counting_ops.h"
 #include "model/decoder.h"
 #include "optim/format.h"
 #include "plan/workload.h"
@@ -17,6 +19,9 @@ struct TrainingShape {
 };
 
 plan::Workload training_workload(const model::Decoder&, const model::Parameters&,
-                                 const kernels::ModelOps& backend, const TrainingShape&);
+                                 kernels::CountingOps&, const TrainingShape&);
+
+// Each call under what bounds it.
+plan::Cost cost_of(std::span<const kernels::CountingOps::Call>);
 
 }  // namespace ebb::engine

@@ -180,7 +180,7 @@ TEST_F(InspectTest, Profiles) {
   profile.device = "cpu";
   write_file(at("machine.json"), plan::to_json(profile).dump());
   EXPECT_THAT(shown(at("machine.json"), "profile of a machine"),
-              AllOf(HasSubstr("Machine: "), HasSubstr("matmul flop/s"), HasSubstr("4 threads")));
+              AllOf(HasSubstr("Machine: "), HasSubstr("matrix products"), HasSubstr("4 threads")));
 }
 
 TEST_F(InspectTest, Texts) {
