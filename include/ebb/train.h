@@ -65,6 +65,7 @@ struct TrainOptions {
   std::string gradients = "auto";  // bf16, fp32; auto: as the weights
   std::string device = "auto";     // cpu, cuda; auto: a GPU where there is one
   int threads = 0;                 // 0: as many as the machine lets us use
+  std::string profile;             // a file of `ebb probe`; empty: the one it kept, if it fits
   std::int64_t save_every = 0;     // steps; 0: at the end only
   int keep = 2;                    // checkpoints; 0: nothing is saved
   bool resume = false;

@@ -104,6 +104,7 @@ class Session {
   }
 
   TrainSummary run() {
+    observer_.note(load_profile(files_, runtime_, options_.profile));
     const auto start = find_start(files_, options_, observer_);
     if (start) {
       restore_state(*start);
@@ -306,10 +307,6 @@ class Session {
   bool stopped_ = false;
 };
 
-std::string explain_profile(const plan::Profile& profile) {
-  return fmt::format("Speeds of {}:\n{}", profile.name, plan::explain_speeds(profile));
-}
-
 // On a machine that need not be here.
 std::string explain_elsewhere(io::FileSystem& files, const TrainOptions& options,
                               const model::Config& config, const std::string& machine) {
@@ -321,8 +318,11 @@ std::string explain_elsewhere(io::FileSystem& files, const TrainOptions& options
   const TrainingSettings settings = training_settings(
       options, config, {.device = profile.device_memory, .host = profile.host_memory});
   const auto ops = kernels::create_absent_ops(profile.device, profile.cores);
-  return plan::explain(plan_training(*ops, profile, settings)) + explain_profile(profile) +
-         "Workspaces are estimates: the libraries of that machine were not asked.\n";
+  return fmt::format(
+      "{}Speeds of {}:\n{}Workspaces are estimates: the libraries of that machine were not "
+      "asked.\n",
+      plan::explain(plan_training(*ops, profile, settings)), profile.name,
+      plan::explain_speeds(profile));
 }
 
 }  // namespace
@@ -337,10 +337,11 @@ std::string explain_plan(const TrainOptions& options, const std::string& machine
   const engine::ModelSource source = engine::find_model(files, options.model);
   if (!machine.empty()) return engine::explain_elsewhere(files, options, source.config, machine);
   engine::Runtime runtime(options.device, engine::check_threads(options.threads));
+  const std::string speeds = engine::load_profile(files, runtime, options.profile);
   const engine::TrainingSettings settings =
       engine::training_settings(options, source.config, runtime.limits());
-  return plan::explain(engine::plan_training(runtime, settings)) +
-         engine::explain_profile(runtime.profile());
+  return plan::explain(engine::plan_training(runtime, settings)) + speeds + "\n" +
+         plan::explain_speeds(runtime.profile());
 }
 
 }  // namespace ebb
