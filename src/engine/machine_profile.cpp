@@ -53,9 +53,8 @@ Json fingerprint(Runtime& runtime) {
                {"kernels", runtime.numerics().at("kernels")}};
   if (runtime.device().kind() == "cuda") {
     const device::CudaDescription gpu = device::describe_cuda();
-    json["gpu"] = {{"memory", gpu.memory},
-                   {"driver", gpu.driver_version},
-                   {"runtime", gpu.runtime_version}};
+    json["gpu"] = {
+        {"memory", gpu.memory}, {"driver", gpu.driver_version}, {"runtime", gpu.runtime_version}};
   }
   return json;
 }

@@ -310,6 +310,9 @@ class Session {
 // On a machine that need not be here.
 std::string explain_elsewhere(io::FileSystem& files, const TrainOptions& options,
                               const model::Config& config, const std::string& machine) {
+  if (!options.profile.empty()) {
+    throw ConfigError("--profile: speeds of this machine say nothing of --machine; give one only");
+  }
   const plan::Profile profile = find_machine(files, machine);
   if (options.device != "auto" && options.device != profile.device) {
     throw ConfigError(fmt::format("--device {}: the machine is a {} one; leave --device out",

@@ -1,4 +1,4 @@
-// `ebb plan` for machines that are not here.
+// Plans with what is known of machines: of this one, and of those that are not here.
 #include <gmock/gmock.h>
 
 #include "cli/small_commands.h"
@@ -48,6 +48,64 @@ TEST_F(PlanTest, AProfileFromAFile) {
   EXPECT_THAT(end.out, AllOf(HasSubstr("on a machine of mine"), HasSubstr("40.0 GiB"))) << end.err;
 }
 
+TEST_F(PlanTest, WithWhatTheProbeKept) {
+  const Arguments tiny = {"--model", "preset:tiny", "--device", "cpu"};
+  EXPECT_THAT(plan(tiny).out,
+              AllOf(HasSubstr("Speeds are rules of thumb"), HasSubstr("ebb probe")));
+  const Finished probe = run_ebb({"probe", "--device", "cpu", "--seconds", "0", "--json"});
+  ASSERT_EQ(probe.code, 0) << probe.err;
+  EXPECT_THAT(probe.err, AllOf(HasSubstr("matrix products"), HasSubstr("100%")));
+  const Json profile = Json::parse(probe.out);
+  EXPECT_EQ(profile.at("format"), "ebb machine profile");
+  EXPECT_EQ(Json::parse(read_file(at("cache/ebb/profile-cpu.json"))), profile);
+
+  const Finished planned = plan(tiny);
+  EXPECT_THAT(planned.out,
+              AllOf(HasSubstr("Speeds were measured: " + at("cache/ebb/profile-cpu.json")),
+                    HasSubstr(profile.at("name").get<std::string>())));
+  const Finished trained = run_ebb(train(at("run"), 1) + Arguments{"--device", "cpu"});
+  EXPECT_THAT(trained.out + trained.err, HasSubstr("Speeds were measured"));
+  const std::string more = std::to_string(profile.at("cores").get<int>() + 1);
+  EXPECT_THAT(plan(tiny + Arguments{"--threads", more}).out,
+              AllOf(HasSubstr("stale"), HasSubstr("and is " + more), HasSubstr("ebb probe")));
+  EXPECT_THAT(plan({"--model", "preset:tiny", "--machine", at("cache/ebb/profile-cpu.json")}).out,
+              HasSubstr("Workspaces are estimates"));
+}
+
+TEST_F(PlanTest, PlacementBySpeedsNeverChangesTheNumbers) {
+  const auto digest = [&](const std::string& name, const Arguments& more) {
+    const std::string summary = at(name + ".json");
+    trained(name, 3,
+            Arguments{"--device", "cpu", "--device-memory", "7MiB", "--summary", summary} + more);
+    const Json json = Json::parse(read_file(summary));
+    return std::pair(json.at("plan").get<std::string>(),
+                     json.at("weights_digest").dump() + json.at("moments_digest").dump());
+  };
+  // Two machines on paper: a link that costs nothing, and one that is hardly there.
+  plan::Profile fast = plan::rough_cpu_profile(2), slow = fast;
+  fast.up_bytes_per_second = fast.down_bytes_per_second = 1e12;
+  fast.host_bytes_per_second = 1e6;
+  slow.up_bytes_per_second = slow.down_bytes_per_second = 1e7;
+  slow.host_bytes_per_second = 1e12;
+  write_file(at("fast.json"), plan::to_json(fast).dump());
+  write_file(at("slow.json"), plan::to_json(slow).dump());
+  const auto [fast_plan, fast_digest] = digest("fast", {"--profile", at("fast.json")});
+  const auto [slow_plan, slow_digest] = digest("slow", {"--profile", at("slow.json")});
+  EXPECT_NE(fast_plan, slow_plan) << "the profile is not used";
+  EXPECT_EQ(fast_digest, slow_digest);
+}
+
+TEST_F(PlanTest, BadProbes) {
+  const auto refusal = [&](const Arguments& more) {
+    const Finished end = run_ebb(Arguments{"probe", "--device", "cpu"} + more);
+    EXPECT_EQ(end.code, 1) << end.out;
+    return end.err;
+  };
+  EXPECT_THAT(refusal({"--seconds", "-1"}), HasSubstr("expected 0 to 3600"));
+  EXPECT_THAT(refusal({"--threads", "-1"}), HasSubstr("--threads -1"));
+  EXPECT_THAT(refusal({"--seconds", "0", "--out", data + "/x.json"}), HasSubstr(data));
+}
+
 TEST_F(PlanTest, BadMachines) {
   const auto refusal = [&](const Arguments& more) {
     const Finished end = plan(Arguments{"--model", "preset:tiny"} + more);
@@ -57,6 +115,7 @@ TEST_F(PlanTest, BadMachines) {
   EXPECT_THAT(refusal({"--machine", "rtx-9999"}), AllOf(HasSubstr("rtx-9999"), HasSubstr("h200")));
   EXPECT_THAT(refusal({"--machine", data}), HasSubstr(data));
   EXPECT_THAT(refusal({"--machine", "h100", "--device", "cpu"}), HasSubstr("--device cpu"));
+  EXPECT_THAT(refusal({"--machine", "h100", "--profile", data}), HasSubstr("--profile"));
 }
 
 }  // namespace

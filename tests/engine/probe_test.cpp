@@ -30,8 +30,7 @@ TEST(BlockWork, EveryOpIsOfOneKind) {
   kernels::CountingOps counting(runtime.model_ops());
   plan::Cost all;
   using Kind = ChosenOps::Kind;
-  for (const Kind kind :
-       {Kind::product, Kind::attention, Kind::attention_backward, Kind::pass}) {
+  for (const Kind kind : {Kind::product, Kind::attention, Kind::attention_backward, Kind::pass}) {
     ChosenOps chosen(counting, kind);
     block.run(chosen);
     const kernels::CountingOps::Count count = counting.take();
@@ -41,7 +40,8 @@ TEST(BlockWork, EveryOpIsOfOneKind) {
   }
   const plan::Cost whole = block.cost();
   for (const plan::ProfileField& field : plan::profile_fields()) {
-    if (field.work != nullptr) EXPECT_EQ(all.*field.work, whole.*field.work) << field.name;
+    if (field.work == nullptr) continue;
+    EXPECT_EQ(all.*field.work, whole.*field.work) << field.name;
   }
   EXPECT_GT(whole.narrow_flops, 0);
   EXPECT_EQ(whole.flops, 0) << "all of this model's products are narrow";
@@ -116,10 +116,10 @@ TEST_F(KeptProfile, AFileThatIsAskedForIsUsed) {
   const std::string mine = (folder / "mine.json").string();
   files.rename(file, mine);
   EXPECT_THAT(load(2), HasSubstr("/ rule of thumb"));
-  EXPECT_THAT(load(2, mine), AllOf(HasSubstr(mine), Not(HasSubstr("another")),
-                                   HasSubstr("/ measured")));
-  EXPECT_THAT(load(1, mine), AllOf(HasSubstr("another machine: threads was 2"),
-                                   HasSubstr("/ measured")));
+  EXPECT_THAT(load(2, mine),
+              AllOf(HasSubstr(mine), Not(HasSubstr("another")), HasSubstr("/ measured")));
+  EXPECT_THAT(load(1, mine),
+              AllOf(HasSubstr("another machine: threads was 2"), HasSubstr("/ measured")));
   io::write_text_atomically(files, mine, "[]");
   EXPECT_THROW(load(2, mine), FormatError);
   plan::Profile other = device == "cpu" ? plan::rough_gpu_profile(2) : plan::rough_cpu_profile(2);

@@ -21,7 +21,8 @@ std::vector<std::byte> random_values(Bytes bytes, DType type) {
   const CounterRng random(1, 0);
   const std::int64_t count = bytes / size_of(type);
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto value = static_cast<float>(0.04 * random.uniform(static_cast<std::uint64_t>(i)) - 0.02);
+    const auto value =
+        static_cast<float>(0.04 * random.uniform(static_cast<std::uint64_t>(i)) - 0.02);
     if (type == DType::f32) reinterpret_cast<float*>(all.data())[i] = value;
     if (type == DType::bf16) reinterpret_cast<bf16*>(all.data())[i] = to_bf16(value);
   }
@@ -71,8 +72,7 @@ BlockWork::BlockWork(Runtime& runtime, device::Stream& stream, const model::Conf
                      DType type, model::Shape shape)
     : decoder_(config, type, type, shape),
       work_(workload_of(runtime, decoder_)),
-      buffer_(runtime.device().allocate_device(
-          Places(work_, memory::Carver::measuring()).bytes)) {
+      buffer_(runtime.device().allocate_device(Places(work_, memory::Carver::measuring()).bytes)) {
   const Places at(work_, {buffer_->data(), buffer_->bytes()});
   const std::vector<std::byte> values = random_values(4 * kMiB, type);
   const auto piece = static_cast<Bytes>(values.size());
@@ -101,9 +101,8 @@ void BlockWork::run(kernels::ModelOps& ops) {
   memory::Carver second(at.head_work, last.backward_work);
   memory::Carver third(at.backward_work, block.backward_work);
   decoder_.forward(
-      ops, 0,
-      {.weights = at.weights, .tables = at.tables, .input = at.input, .output = at.output}, kept,
-      first);
+      ops, 0, {.weights = at.weights, .tables = at.tables, .input = at.input, .output = at.output},
+      kept, first);
   decoder_.head(ops, {.weights = at.head, .gradient = at.gradient, .loss = at.loss}, at.output,
                 {at.targets, static_cast<std::size_t>(work_.tokens)}, at.residual, second);
   decoder_.backward(ops, 0,

@@ -43,7 +43,7 @@ model::Config block_of(std::int64_t hidden, std::int64_t heads, std::int64_t hea
 // disturbed less often in a short pass.
 Sizes sizes_for(const std::string& device) {
   if (device == "cuda") {
-    return {.wide = block_of(2048, 16, 128, 8192, 65536),
+    return {.wide = block_of(2048, 16, 128, 8192, 8192),
             .narrow = block_of(384, 6, 64, 1024, 8192),
             .wide_shape = {.rows = 8, .sequence = 2048},
             .narrow_shape = {.rows = 8, .sequence = 2048},
@@ -71,8 +71,8 @@ class Measurement {
         sizes_(sizes_for(runtime.device().kind())),
         length_{.all = seconds / kTimings, .pass = sizes_.pass_seconds},
         parts_(runtime.device().kind() == "cpu" ? 22 : 25),
-        parameters_(std::clamp<std::int64_t>(static_cast<std::int64_t>(seconds * 2e6), 1 << 20,
-                                             24 << 20)),
+        parameters_(
+            std::clamp<std::int64_t>(static_cast<std::int64_t>(seconds * 2e6), 1 << 20, 24 << 20)),
         compute_(runtime.device().create_stream(StreamKind::compute, "compute")),
         up_(runtime.device().create_stream(StreamKind::copy, "up")),
         down_(runtime.device().create_stream(StreamKind::copy, "down")),
@@ -142,9 +142,9 @@ class Measurement {
   void measure_starts() {
     next("starts of ops and tasks");
     BlockWork block(runtime_, *compute_, kSmallest, DType::bf16, kSmallestShape);
-    profile_.call_seconds = measured(
-        fastest_run(*compute_, length_, [&] { block.run(runtime_.model_ops()); }) /
-        block.cost().calls);
+    profile_.call_seconds =
+        measured(fastest_run(*compute_, length_, [&] { block.run(runtime_.model_ops()); }) /
+                 block.cost().calls);
     profile_.task_seconds = measured(fastest_run(*compute_, length_, [] {}));
   }
 

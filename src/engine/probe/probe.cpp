@@ -37,19 +37,18 @@ std::string describe(engine::Runtime& runtime) {
 }
 
 std::string link_table(const Json& tables) {
-  std::string text = fmt::format("  {:<20}{:>10}{:>10}{:>10}  GB/s\n", "copies of", "up", "down",
-                                 "both");
+  std::string text =
+      fmt::format("  {:<20}{:>10}{:>10}{:>10}  GB/s\n", "copies of", "up", "down", "both");
   for (const Json& row : tables.at("link_bytes_per_second")) {
-    text += fmt::format("  {:<20}{:>10.2f}{:>10.2f}{:>10.2f}\n",
-                        format_bytes(row.at("bytes").get<Bytes>()),
-                        1e-9 * row.at("up").get<double>(), 1e-9 * row.at("down").get<double>(),
-                        1e-9 * row.at("both").get<double>());
+    text +=
+        fmt::format("  {:<20}{:>10.2f}{:>10.2f}{:>10.2f}\n",
+                    format_bytes(row.at("bytes").get<Bytes>()), 1e-9 * row.at("up").get<double>(),
+                    1e-9 * row.at("down").get<double>(), 1e-9 * row.at("both").get<double>());
   }
   const Json& beside = tables.at("beside_updates");
-  text += fmt::format("  {:<20}{:>10.2f}{:>10.2f}{:>10}  updates at {:.2f}\n",
-                      "beside CPU updates", 1e-9 * beside.at("up").get<double>(),
-                      1e-9 * beside.at("down").get<double>(), "",
-                      1e-9 * beside.at("updates").get<double>());
+  text += fmt::format("  {:<20}{:>10.2f}{:>10.2f}{:>10}  updates at {:.2f}\n", "beside CPU updates",
+                      1e-9 * beside.at("up").get<double>(), 1e-9 * beside.at("down").get<double>(),
+                      "", 1e-9 * beside.at("updates").get<double>());
   return text + fmt::format("  host memory {:.2f} GB/s, reading and writing\n",
                             1e-9 * tables.at("host_memory_bytes_per_second").get<double>());
 }
@@ -77,9 +76,9 @@ ProbeResult probe(const ProbeOptions& options,
   json["tables"] = measured.tables;
   json[engine::kFingerprintField] = engine::fingerprint(runtime);
   ProbeResult result{.text = {}, .json = json.dump(2) + "\n", .file = file.string()};
-  result.text = fmt::format("{}Measured in {}, kept in {}:\n{}{}", describe(runtime),
-                            format_seconds(spent()), result.file,
-                            plan::explain_speeds(measured.profile), link_table(measured.tables));
+  result.text =
+      fmt::format("{}Measured in {}, kept in {}:\n{}{}", describe(runtime), format_seconds(spent()),
+                  result.file, plan::explain_speeds(measured.profile), link_table(measured.tables));
   io::PosixFileSystem files;
   files.make_directories(io::parent_of(file));
   io::write_text_atomically(files, file, result.json);

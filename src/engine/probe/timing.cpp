@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <thread>
 
@@ -41,6 +42,7 @@ double fastest_run(device::Stream& stream, const PassLength& length,
 
 std::vector<double> rates_together(const std::vector<Loop>& loops, double seconds) {
   std::vector<double> rates(loops.size());
+  std::vector<std::exception_ptr> failures(loops.size());
   std::vector<std::thread> threads;
   std::atomic<bool> stop = false;
   for (std::size_t i = 0; i < loops.size(); ++i) {
@@ -48,13 +50,20 @@ std::vector<double> rates_together(const std::vector<Loop>& loops, double second
       const Loop& loop = loops[i];
       const auto start = Clock::now();
       int runs = 0;
-      for (; runs < 2 || !stop; ++runs) seconds_of(loop.stream, 1, loop.work);
+      try {
+        for (; runs < 2 || !stop; ++runs) seconds_of(loop.stream, 1, loop.work);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
       rates[i] = loop.amount * runs / since(start);
     });
   }
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   stop = true;
   for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
   return rates;
 }
 

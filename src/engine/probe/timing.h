@@ -16,7 +16,8 @@ struct PassLength {
 
 // Seconds of one run of `work` on the stream, in the fastest pass: what else the machine does makes
 // passes slower, never faster. Queues that are fed ahead stay full within a pass.
-double fastest_run(device::Stream& stream, const PassLength& length, const std::function<void()>& work);
+double fastest_run(device::Stream& stream, const PassLength& length,
+                   const std::function<void()>& work);
 
 struct Loop {
   device::Stream& stream;
