@@ -26,7 +26,10 @@ using testing::Not;
 TEST(BlockWork, EveryOpIsOfOneKind) {
   Runtime runtime(test_device(), 1);
   const auto stream = runtime.device().create_stream(device::StreamKind::compute, "compute");
-  BlockWork block(runtime, *stream, small_config(), DType::f32, {.rows = 2, .sequence = 24});
+  model::Config config = small_config();
+  config.layers = 1;
+  config.tied = false;
+  BlockWork block(runtime, *stream, config, DType::f32, {.rows = 2, .sequence = 24});
   kernels::CountingOps counting(runtime.model_ops());
   plan::Cost all;
   using Kind = ChosenOps::Kind;

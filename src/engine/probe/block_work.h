@@ -12,8 +12,8 @@ namespace ebb::engine {
 
 class BlockWork {
  public:
-  // Takes the model's memory on the device and binds its ops to the stream and to scratch of its
-  // own, for as long as it lives.
+  // `config` has one block, and a head that is not tied. Takes the model's memory on the device and
+  // binds its ops to the stream and to scratch of its own, for as long as it lives.
   BlockWork(Runtime& runtime, device::Stream& stream, const model::Config& config, DType type,
             model::Shape shape);
 

@@ -145,7 +145,7 @@ class Measurement {
     profile_.call_seconds =
         measured(fastest_run(*compute_, length_, [&] { block.run(runtime_.model_ops()); }) /
                  block.cost().calls);
-    profile_.task_seconds = measured(fastest_run(*compute_, length_, [] {}));
+    profile_.task_seconds = measured(fastest_hop(*compute_, *up_, length_, runtime_.device()));
   }
 
   // The same update by the device, where it has kernels of its own, and by the CPU.

@@ -40,6 +40,30 @@ double fastest_run(device::Stream& stream, const PassLength& length,
   return best;
 }
 
+double fastest_hop(device::Stream& compute, device::Stream& copy, const PassLength& length,
+                   device::Device& device) {
+  const auto computed = device.create_event(device::StreamKind::compute);
+  const auto copied = device.create_event(device::StreamKind::copy);
+  constexpr int rounds = 100;
+  const auto pass = [&] {
+    const auto start = Clock::now();
+    for (int i = 0; i < rounds; ++i) {
+      compute.submit([] {});
+      compute.record(*computed);
+      copy.wait(*computed);
+      copy.submit([] {});
+      copy.record(*copied);
+      compute.wait(*copied);
+    }
+    compute.synchronize();
+    return since(start) / (2 * rounds);
+  };
+  const auto start = Clock::now();
+  double best = pass();
+  for (int i = 0; i < 3 || since(start) < length.all; ++i) best = std::min(best, pass());
+  return best;
+}
+
 std::vector<double> rates_together(const std::vector<Loop>& loops, double seconds) {
   std::vector<double> rates(loops.size());
   std::vector<std::exception_ptr> failures(loops.size());

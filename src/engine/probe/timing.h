@@ -19,6 +19,11 @@ struct PassLength {
 double fastest_run(device::Stream& stream, const PassLength& length,
                    const std::function<void()>& work);
 
+// Seconds from the end of a task to the start of one on the other stream that waited for it: what
+// starting a task costs where lanes hand work to each other.
+double fastest_hop(device::Stream& compute, device::Stream& copy, const PassLength& length,
+                   device::Device& device);
+
 struct Loop {
   device::Stream& stream;
   std::function<void()> work;
