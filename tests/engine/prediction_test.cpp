@@ -70,8 +70,8 @@ TEST(Prediction, OfStepsOnTheCpuDeviceIsWithinAFifth) {
     return std::all_of(ratios.begin(), ratios.end(),
                        [](double ratio) { return ratio > 0.8 && ratio < 1.2; });
   };
-  for (int round = 0; round < 8 && !good(); ++round) {
-    take_faster(speeds, measure_machine(runtime, 3, [](const std::string&, double) {}).profile);
+  for (int round = 0; round < 16 && !good(); ++round) {
+    take_faster(speeds, measure_machine(runtime, 2, [](const std::string&, double) {}).profile);
     runtime.use_profile(speeds);
     for (std::size_t i = 0; i < all.size(); ++i) {
       measured[i] = std::min(measured[i], fastest_step(runtime, all[i]));

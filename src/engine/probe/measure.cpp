@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/machine.h"
 #include "engine/bench/state_memory.h"
 #include "engine/bench/streaming.h"
 #include "engine/probe/block_work.h"
@@ -274,10 +275,10 @@ class Measurement {
     const double both = by_size.back().at("both").get<double>();
     tables_["link_bytes_per_second"] = std::move(by_size);
     if (on_cpu()) {
-      // Lanes are threads: they share the cores.
-      const double cores = runtime_.threads();
+      // Lanes are threads: they share the cores. Where they compute they have the pool's as well.
+      const double pool = runtime_.threads();
       profile_.shared.push_back(
-          {.name = "cores", .capacity = measured(cores), .wants = {cores, 1, 1, cores}});
+          {.name = "cores", .capacity = measured(usable_cpus()), .wants = {pool, 1, 1, pool}});
     } else {
       profile_.shared.push_back(
           {.name = "link", .capacity = measured(both), .wants = {0, up, down, 0}});
