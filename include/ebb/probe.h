@@ -1,14 +1,29 @@
-// What this machine is.
+// What this machine is and how fast: measured once, kept, and used by plans.
 #pragma once
 
+#include <functional>
 #include <string>
+
+#include "ebb/bench.h"
 
 namespace ebb {
 
-// The device that would be used, as a few lines of text. `device`: cpu, cuda or auto.
-std::string probe(const std::string& device = "auto");
+struct ProbeOptions {
+  std::string device = "auto";  // cpu, cuda; auto: a GPU where there is one
+  int threads = 0;              // 0: as many as the machine lets us use
+  double seconds = 20;          // to spend, about; fewer are less exact
+  std::string out;              // the file; empty: where train and plan look for it
+};
 
-// The speeds that plans are made with, as JSON that `ebb inspect` reads.
-std::string probe_json(const std::string& device = "auto");
+struct ProbeResult {
+  std::string text;  // for people
+  std::string json;  // the profile as it was kept, which `ebb inspect` reads
+  std::string file;  // where it was kept
+};
+
+// Measures, and writes the profile whole or not at all. `progress` is called on the calling thread.
+// Throws ConfigError for what is not to be had, IoError where the file cannot be written.
+ProbeResult probe(const ProbeOptions& options,
+                  const std::function<void(const BenchProgress&)>& progress);
 
 }  // namespace ebb

@@ -65,6 +65,7 @@ struct TrainOptions {
   std::string gradients = "auto";  // bf16, fp32; auto: as the weights
   std::string device = "auto";     // cpu, cuda; auto: a GPU where there is one
   int threads = 0;                 // 0: as many as the machine lets us use
+  std::string profile;             // a file of `ebb probe`; empty: the one it kept, if it fits
   std::int64_t save_every = 0;     // steps; 0: at the end only
   int keep = 2;                    // checkpoints; 0: nothing is saved
   bool resume = false;
@@ -104,7 +105,8 @@ struct TrainSummary {
 TrainSummary train(const TrainOptions& options, TrainObserver& observer);
 
 // The plan as text: who needs how much where, what a step costs. Throws OutOfBudget if nothing
-// fits.
-std::string explain_plan(const TrainOptions& options);
+// fits. `machine` is one that need not be here: the name of one that Ebb knows, or the file of a
+// profile; its memory is the limit where none is given.
+std::string explain_plan(const TrainOptions& options, const std::string& machine = "");
 
 }  // namespace ebb

@@ -33,6 +33,16 @@ int usable_cpus() {
   return std::max(1, by_quota < by_mask ? static_cast<int>(by_quota) : by_mask);
 }
 
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const auto start = line.find_first_not_of(" \t", line.find(':') + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
 Bytes usable_memory() {
   const Bytes all = static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
   return std::min(all, own_limits().memory);

@@ -1,26 +1,11 @@
 #include "ebb/bench.h"
 
-#include <unistd.h>
-
-#include <cstdio>
-
 #include <fmt/format.h>
 
+#include "cli/measuring.h"
 #include "cli/verbs.h"
-#include "ebb/units.h"
 
 namespace ebb::cli {
-namespace {
-
-// Beside the result, which scripts read: one line that renews itself on a terminal, plain lines in
-// a pipe.
-void show(const BenchProgress& p, bool terminal) {
-  fmt::print(stderr, "{}{:.0f}%  {}  {} left{}", terminal ? "\r\033[K" : "", 100 * p.done, p.now,
-             format_seconds(p.seconds_left), terminal ? "" : "\n");
-  std::fflush(stderr);
-}
-
-}  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand(
@@ -43,10 +28,10 @@ void add_bench(CLI::App& app, Action& action) {
   optimizer->add_flag("--json", *json, "Print one JSON object");
   optimizer->callback([options, json, &action] {
     action = [options, json] {
-      const bool terminal = ::isatty(STDERR_FILENO) != 0;
-      const BenchResult result =
-          bench_optimizer(*options, [&](const BenchProgress& p) { show(p, terminal); });
-      if (terminal) fmt::print(stderr, "\r\033[K");
+      const BenchResult result = [&] {
+        const MeasuringProgress progress;
+        return bench_optimizer(*options, [&](const BenchProgress& p) { progress(p); });
+      }();
       fmt::print("{}", *json ? result.json + "\n" : result.text);
       return 0;
     };

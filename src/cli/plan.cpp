@@ -12,9 +12,14 @@ void add_plan(CLI::App& app, Action& action) {
   // Taken so that a train command can be planned by changing the verb alone.
   verb->add_option("--data", options->data, "Not needed for a plan")->group("");
   verb->add_option("--out", options->out, "Not needed for a plan")->group("");
-  verb->callback([options, &action] {
-    action = [options] {
-      fmt::print("{}", explain_plan(*options));
+  auto machine = std::make_shared<std::string>();
+  verb->add_option("--machine", *machine,
+                   "Plan for a machine that need not be here: rtx-3090, rtx-4090, rtx-5090, "
+                   "a100-80gb, h100, h200, cpu-server, or the file of a profile (ebb probe)")
+      ->group("Run");
+  verb->callback([options, machine, &action] {
+    action = [options, machine] {
+      fmt::print("{}", explain_plan(*options, *machine));
       return 0;
     };
   });

@@ -2,20 +2,32 @@
 
 #include <fmt/format.h>
 
+#include "cli/measuring.h"
 #include "cli/verbs.h"
 
 namespace ebb::cli {
 
 void add_probe(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("probe", "Show what this machine is");
-  auto device = std::make_shared<std::string>("auto");
-  verb->add_option("--device", *device, "cpu, cuda, or auto: a GPU where there is one")
+  CLI::App* verb = app.add_subcommand(
+      "probe", "Measure this machine once and keep the result: plans are made with it");
+  auto options = std::make_shared<ProbeOptions>();
+  verb->add_option("--device", options->device, "cpu, cuda, or auto: a GPU where there is one")
       ->capture_default_str();
+  verb->add_option("--threads", options->threads, "CPU threads; 0 for all that may be used")
+      ->capture_default_str();
+  verb->add_option("--seconds", options->seconds, "To spend, about; fewer are less exact")
+      ->capture_default_str();
+  verb->add_option("--out", options->out,
+                   "File for the profile; where train and plan look for it if not given");
   auto json = std::make_shared<bool>(false);
-  verb->add_flag("--json", *json, "Print the speeds that plans are made with, as JSON");
-  verb->callback([device, json, &action] {
-    action = [device, json] {
-      fmt::print("{}", *json ? probe_json(*device) : probe(*device));
+  verb->add_flag("--json", *json, "Print the profile as JSON");
+  verb->callback([options, json, &action] {
+    action = [options, json] {
+      const ProbeResult result = [&] {
+        const MeasuringProgress progress;
+        return probe(*options, [&](const BenchProgress& p) { progress(p); });
+      }();
+      fmt::print("{}", *json ? result.json : result.text);
       return 0;
     };
   });

@@ -165,6 +165,9 @@ std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb) {
   verb.add_option("--device", o.device, "cpu, cuda, or auto: a GPU where there is one")
       ->capture_default_str()
       ->group("Run");
+  verb.add_option("--profile", o.profile,
+                  "Speeds to plan with, from ebb probe --out FILE; those it kept if not given")
+      ->group("Run");
   verb.add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str()
       ->group("Run");

@@ -8,14 +8,15 @@ namespace ebb::engine {
 Runtime::Runtime(const std::string& device_kind, int threads)
     : pool_(threads > 0 ? threads : usable_cpus()),
       device_(device::create_device(device_kind)),
-      backend_(kernels::create_backend(*device_, pool_)) {}
+      backend_(kernels::create_backend(*device_, pool_)),
+      profile_(device_->kind() == "cpu" ? plan::rough_cpu_profile(pool_.slots())
+                                        : plan::rough_gpu_profile(pool_.slots())) {
+  profile_.device_memory = device_->device_memory();
+  profile_.host_memory = device_->host_memory();
+}
 
-plan::Profile Runtime::profile() const {
-  plan::Profile profile = device_->kind() == "cpu" ? plan::rough_cpu_profile(pool_.slots())
-                                                   : plan::rough_gpu_profile(pool_.slots());
-  profile.device_memory = device_->device_memory();
-  profile.host_memory = device_->host_memory();
-  return profile;
+plan::Limits Runtime::limits() const {
+  return {.device = device_->device_memory(), .host = device_->host_memory()};
 }
 
 Json Runtime::numerics() const {

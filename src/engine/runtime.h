@@ -8,7 +8,7 @@
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "kernels/backend.h"
-#include "plan/profile.h"
+#include "plan/planner.h"
 
 namespace ebb::engine {
 
@@ -23,7 +23,11 @@ class Runtime {
   kernels::ModelOps& model_ops() { return *backend_.model; }
   kernels::OptimizerOps& device_optimizer() { return *backend_.device_optimizer; }
   kernels::OptimizerOps& host_optimizer() { return *backend_.host_optimizer; }
-  plan::Profile profile() const;
+  // What plans are made with: rules of thumb, unless something better is given.
+  const plan::Profile& profile() const { return profile_; }
+  void use_profile(plan::Profile profile) { profile_ = std::move(profile); }
+  // What the machine has for each tier.
+  plan::Limits limits() const;
   // The part of the numerics key that is the machine's.
   Json numerics() const;
 
@@ -31,6 +35,7 @@ class Runtime {
   ThreadPool pool_;
   std::unique_ptr<device::Device> device_;
   kernels::Backend backend_;
+  plan::Profile profile_;
 };
 
 }  // namespace ebb::engine

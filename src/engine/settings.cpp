@@ -116,7 +116,7 @@ DType parse_dtype(const std::string& text, std::string_view flag) {
 }
 
 TrainingSettings training_settings(const TrainOptions& o, const model::Config& config,
-                                   const device::Device& device) {
+                                   const plan::Limits& machine) {
   require_positive(o.sequence, "--sequence", kMostTokens);
   require_positive(o.micro_batch, "--micro-batch", kMostTokens / o.sequence);
   require_positive(o.accumulate, "--accumulate", kMostMicroBatches);
@@ -148,8 +148,8 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   s.schedule.decay_share = o.decay_share;
   optim::validate(s.schedule);
   s.clip = o.clip;
-  s.limits = {.device = o.device_memory.value_or(device.device_memory()),
-              .host = o.host_memory.value_or(device.host_memory())};
+  s.limits = {.device = o.device_memory.value_or(machine.device),
+              .host = o.host_memory.value_or(machine.host)};
   s.wishes = parse_wishes(o, config.layers);
   check_plan_size(o, config);
   const Bytes batch = 2 * 4 * o.sequence * o.micro_batch;

@@ -1,7 +1,6 @@
 // From what the user wrote to what a run is made of.
 #pragma once
 
-#include "device/device.h"
 #include "ebb/train.h"
 #include "engine/training_run.h"
 
@@ -13,8 +12,9 @@ inline constexpr Bytes kStagingBytes = kMiB;
 inline constexpr int kBatchesAhead = 2;
 
 // Throws ConfigError that names the flag, what was found and what to write.
+// `machine` is what there is where the user set no limit.
 TrainingSettings training_settings(const TrainOptions& options, const model::Config& config,
-                                   const device::Device& device);
+                                   const plan::Limits& machine);
 
 // The number itself. Throws ConfigError if it is no number of threads.
 int check_threads(int threads);

@@ -10,6 +10,7 @@
 #include "checkpoint/folder.h"
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
+#include "engine/machine_profile.h"
 #include "engine/model_source.h"
 #include "engine/model_tokenizer.h"
 #include "engine/numerics_key.h"
@@ -20,6 +21,7 @@
 #include "engine/training_data.h"
 #include "engine/training_run.h"
 #include "io/posix_file_system.h"
+#include "kernels/absent_ops.h"
 #include "plan/explain.h"
 
 namespace ebb {
@@ -96,13 +98,14 @@ class Session {
         source_(find_model(files_, options.model)),
         tokenizer_(find_tokenizer(source_, options.tokenizer)),
         companions_(find_companions(files_, source_, tokenizer_.folder, tokenizer_.parts.files)),
-        settings_(training_settings(options, source_.config, runtime_.device())),
+        settings_(training_settings(options, source_.config, runtime_.limits())),
         data_(options, tokenizer_, source_.config.vocabulary, runtime_.threads(),
               [&observer](const std::string& text) { observer.note(text); }) {
     settings_.host_extra += data_.memory_bytes();
   }
 
   TrainSummary run() {
+    observer_.note(load_profile(files_, runtime_, options_.profile));
     const auto start = find_start(files_, options_, observer_);
     if (start) {
       restore_state(*start);
@@ -310,6 +313,27 @@ class Session {
   bool stopped_ = false;
 };
 
+// On a machine that need not be here.
+std::string explain_elsewhere(io::FileSystem& files, const TrainOptions& options,
+                              const model::Config& config, const std::string& machine) {
+  if (!options.profile.empty()) {
+    throw ConfigError("--profile: speeds of this machine say nothing of --machine; give one only");
+  }
+  const plan::Profile profile = find_machine(files, machine);
+  if (options.device != "auto" && options.device != profile.device) {
+    throw ConfigError(fmt::format("--device {}: the machine is a {} one; leave --device out",
+                                  options.device, profile.device));
+  }
+  const TrainingSettings settings = training_settings(
+      options, config, {.device = profile.device_memory, .host = profile.host_memory});
+  const auto ops = kernels::create_absent_ops(profile.device, profile.cores);
+  return fmt::format(
+      "{}Speeds of {}:\n{}Workspaces are estimates: the libraries of that machine were not "
+      "asked.\n",
+      plan::explain(plan_training(*ops, profile, settings)), profile.name,
+      plan::explain_speeds(profile));
+}
+
 }  // namespace
 }  // namespace engine
 
@@ -317,13 +341,16 @@ TrainSummary train(const TrainOptions& options, TrainObserver& observer) {
   return engine::Session(options, observer).run();
 }
 
-std::string explain_plan(const TrainOptions& options) {
+std::string explain_plan(const TrainOptions& options, const std::string& machine) {
   io::PosixFileSystem files;
-  engine::Runtime runtime(options.device, engine::check_threads(options.threads));
   const engine::ModelSource source = engine::find_model(files, options.model);
+  if (!machine.empty()) return engine::explain_elsewhere(files, options, source.config, machine);
+  engine::Runtime runtime(options.device, engine::check_threads(options.threads));
+  const std::string speeds = engine::load_profile(files, runtime, options.profile);
   const engine::TrainingSettings settings =
-      engine::training_settings(options, source.config, runtime.device());
-  return plan::explain(engine::plan_training(runtime, settings));
+      engine::training_settings(options, source.config, runtime.limits());
+  return plan::explain(engine::plan_training(runtime, settings)) + speeds + "\n" +
+         plan::explain_speeds(runtime.profile());
 }
 
 }  // namespace ebb

@@ -38,17 +38,27 @@ std::vector<plan::TaskId> find_evaluation(const std::vector<plan::Task>& tasks) 
   return found;
 }
 
+plan::Profile speeds_for(plan::Profile profile, const TrainingSettings& s) {
+  if (s.dtype == DType::f32) profile = plan::with_variant(std::move(profile), "fp32");
+  return plan::with_variant(std::move(profile), fmt::format("{} states", name_of(s.format)));
+}
+
 }  // namespace
 
 plan::Plan plan_training(Runtime& runtime, const TrainingSettings& s) {
+  kernels::CountingOps ops(runtime.model_ops());
+  return plan_training(ops, runtime.profile(), s);
+}
+
+plan::Plan plan_training(kernels::CountingOps& ops, const plan::Profile& profile,
+                         const TrainingSettings& s) {
   const model::Decoder decoder = make_decoder(s);
-  const plan::Workload work =
-      training_workload(decoder, model::parameters_of(s.config), runtime.model_ops(),
-                        {.accumulate = s.accumulate,
-                         .gradient_type = s.gradient_type,
-                         .state = s.state_kind(),
-                         .host_extra = s.host_extra});
-  return plan::make_plan(work, s.wishes, s.limits, runtime.profile());
+  const plan::Workload work = training_workload(decoder, model::parameters_of(s.config), ops,
+                                                {.accumulate = s.accumulate,
+                                                 .gradient_type = s.gradient_type,
+                                                 .state = s.state_kind(),
+                                                 .host_extra = s.host_extra});
+  return plan::make_plan(work, s.wishes, s.limits, speeds_for(profile, s));
 }
 
 TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)

@@ -11,6 +11,7 @@
 #include "engine/parameter_store.h"
 #include "engine/runtime.h"
 #include "engine/training_tasks.h"
+#include "kernels/counting_ops.h"
 #include "memory/ledger.h"
 #include "model/decoder.h"
 #include "optim/rules.h"
@@ -45,7 +46,9 @@ struct Evaluation {
   std::int64_t counted = 0;  // targets that the sum is over
 };
 
-// The plan alone, without taking any memory.
+// The plan alone, without taking any memory: on a machine of that profile, whose ops are counted.
+plan::Plan plan_training(kernels::CountingOps& ops, const plan::Profile& profile,
+                         const TrainingSettings& settings);
 plan::Plan plan_training(Runtime& runtime, const TrainingSettings& settings);
 
 class TrainingRun {

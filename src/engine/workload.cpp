@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "kernels/counting_ops.h"
 #include "kernels/optimizer_ops.h"
 
 namespace ebb::engine {
@@ -32,8 +31,8 @@ class RecordingOps : public kernels::CountingOps {
 
 class Measurer {
  public:
-  Measurer(const model::Decoder& decoder, const kernels::ModelOps& backend)
-      : decoder_(decoder), ops_(backend) {}
+  Measurer(const model::Decoder& decoder, kernels::CountingOps& ops)
+      : decoder_(decoder), ops_(ops) {}
 
   void embedding(plan::Block& block) {
     const auto ids = no_ids(decoder_.shape().tokens());
@@ -90,7 +89,6 @@ class Measurer {
   }
 
   Bytes scratch() const { return scratch_; }
-  const std::vector<kernels::Product>& products() const { return ops_.products; }
 
  private:
   template <class Run>
@@ -98,11 +96,11 @@ class Measurer {
     run();
     const auto count = ops_.take();
     scratch_ = std::max(scratch_, count.scratch);
-    return {.flops = count.flops, .bytes = count.bytes};
+    return cost_of(count.calls);
   }
 
   const model::Decoder& decoder_;
-  RecordingOps ops_;
+  kernels::CountingOps& ops_;
   Bytes scratch_ = 0;
 };
 
@@ -110,15 +108,32 @@ class Measurer {
 
 std::vector<kernels::Product> training_products(const model::Decoder& decoder,
                                                 const kernels::ModelOps& backend) {
-  Measurer measure(decoder, backend);
+  RecordingOps ops(backend);
+  Measurer measure(decoder, ops);
   plan::Block block;
   measure.transformer(block, 0);  // others differ in their windows at most
   measure.head(block);
-  return measure.products();
+  return std::move(ops.products);
+}
+
+plan::Cost cost_of(std::span<const kernels::CountingOps::Call> calls) {
+  using Kind = kernels::CountingOps::Kind;
+  plan::Cost cost{.calls = static_cast<double>(calls.size())};
+  for (const auto& call : calls) {
+    switch (call.kind) {
+      case Kind::product:
+        (call.shortest < plan::kNarrow ? cost.narrow_flops : cost.flops) += call.flops;
+        break;
+      case Kind::attention: cost.attention_flops += call.flops; break;
+      case Kind::attention_backward: cost.attention_backward_flops += call.flops; break;
+      case Kind::pass: cost.pass_bytes += call.bytes; break;
+    }
+  }
+  return cost;
 }
 
 plan::Workload training_workload(const model::Decoder& decoder, const model::Parameters& parameters,
-                                 const kernels::ModelOps& backend, const TrainingShape& shape) {
+                                 kernels::CountingOps& ops, const TrainingShape& shape) {
   plan::Workload work;
   for (const model::ParameterBlock& from : parameters.blocks) {
     plan::Block block{.name = from.name, .parameters = from.length};
@@ -128,7 +143,7 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
     }
     work.blocks.push_back(std::move(block));
   }
-  Measurer measure(decoder, backend);
+  Measurer measure(decoder, ops);
   measure.embedding(work.blocks.front());
   measure.head(work.blocks.back());
   // Transformer blocks differ in their windows at most: one of each is measured.
@@ -165,7 +180,7 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
     work.state_planes.push_back({grain.bytes, grain.per});
   }
   work.norm_block = kernels::kNormBlock;
-  work.device_extra = backend.library_bytes();
+  work.device_extra = ops.library_bytes();
   work.host_extra = shape.host_extra;
   return work;
 }

@@ -2,8 +2,10 @@
 // carvers that measure.
 #pragma once
 
+#include <span>
 #include <vector>
 
+#include "kernels/counting_ops.h"
 #include "kernels/product_search.h"
 #include "model/decoder.h"
 #include "optim/format.h"
@@ -19,7 +21,10 @@ struct TrainingShape {
 };
 
 plan::Workload training_workload(const model::Decoder&, const model::Parameters&,
-                                 const kernels::ModelOps& backend, const TrainingShape&);
+                                 kernels::CountingOps&, const TrainingShape&);
+
+// Each call under what bounds it.
+plan::Cost cost_of(std::span<const kernels::CountingOps::Call>);
 
 // The matrix products of a step, some more than once; addresses that nobody follows.
 std::vector<kernels::Product> training_products(const model::Decoder&,

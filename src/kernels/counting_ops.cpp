@@ -42,14 +42,22 @@ double log_sum_bytes(const AttentionShape& shape) {
 
 CountingOps::Count CountingOps::take() { return std::exchange(count_, Count{}); }
 
+void CountingOps::add(double flops, double bytes, Kind kind, std::int64_t shortest) {
+  count_.flops += flops;
+  count_.bytes += bytes;
+  count_.calls.push_back({kind, flops, bytes, shortest});
+}
+
 void CountingOps::need(Bytes scratch) { count_.scratch = std::max(count_.scratch, scratch); }
 
 void CountingOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) {
   const auto depth = static_cast<double>(options.transpose_a ? a.rows : a.cols);
   const double extras = (options.bias ? 1 : 0) + (options.addend ? 1 : 0);
-  add(elements(c) * (2 * depth + extras), bytes_of(a, b, c) + (options.addend ? bytes_of(c) : 0.0) +
-                                              (options.bias ? vector_bytes(c.cols, c.type) : 0.0));
-  need(backend_.matmul_scratch(c, a, b, options));
+  add(elements(c) * (2 * depth + extras),
+      bytes_of(a, b, c) + (options.addend ? bytes_of(c) : 0.0) +
+          (options.bias ? vector_bytes(c.cols, c.type) : 0.0),
+      Kind::product, std::min({c.rows, c.cols, options.transpose_a ? a.rows : a.cols}));
+  need(matmul_scratch(c, a, b, options));
 }
 
 void CountingOps::column_sums(void*, DType type, ConstView x) {
@@ -98,16 +106,16 @@ void CountingOps::rope(View x, const float*, const RopeShape& shape) {
 void CountingOps::attention(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
                             const AttentionShape& shape) {
   add(visible_pairs(shape) * (4.0 * static_cast<double>(shape.head_dim) + 4),
-      bytes_of(out, q, k, v) + (log_sums ? log_sum_bytes(shape) : 0.0));
-  need(backend_.attention_scratch(q.type, shape, false));
+      bytes_of(out, q, k, v) + (log_sums ? log_sum_bytes(shape) : 0.0), Kind::attention);
+  need(attention_scratch(q.type, shape, false));
 }
 
 void CountingOps::attention_backward(View dq, View dk, View dv, ConstView dout, ConstView q,
                                      ConstView k, ConstView v, ConstView out, const float*,
                                      const AttentionShape& shape) {
   add(visible_pairs(shape) * (10.0 * static_cast<double>(shape.head_dim) + 6) + 2 * elements(out),
-      bytes_of(dq, dk, dv, dout, q, k, v, out) + log_sum_bytes(shape));
-  need(backend_.attention_scratch(q.type, shape, true));
+      bytes_of(dq, dk, dv, dout, q, k, v, out) + log_sum_bytes(shape), Kind::attention_backward);
+  need(attention_scratch(q.type, shape, true));
 }
 
 void CountingOps::activate(View h, ConstView x, Activation) {

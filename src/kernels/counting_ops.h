@@ -2,22 +2,32 @@
 // plan runs a model's own forward and backward through it to learn what they cost.
 #pragma once
 
+#include <vector>
+
 #include "kernels/model_ops.h"
 
 namespace ebb::kernels {
 
 class CountingOps : public ModelOps {
  public:
+  enum class Kind : std::uint8_t { product, attention, attention_backward, pass };
+  struct Call {
+    Kind kind = Kind::pass;
+    double flops = 0;
+    double bytes = 0;
+    std::int64_t shortest = 0;  // of a product's three sides
+  };
   // flops: a multiply-add is two, an exponential or a root is one; masked attention is not counted.
   // bytes: each operand read or written once. scratch: the largest need of a call.
   struct Count {
     double flops = 0;
     double bytes = 0;
     Bytes scratch = 0;
+    std::vector<Call> calls{};  // that these are the sums of
   };
 
   // `backend` is asked for its scratch only; it outlives this.
-  explicit CountingOps(const ModelOps& backend) : backend_(backend) {}
+  explicit CountingOps(const ModelOps& backend) : backend_(&backend) {}
 
   // What was added up since the last call.
   Count take();
@@ -50,19 +60,23 @@ class CountingOps : public ModelOps {
 
   Bytes matmul_scratch(View c, ConstView a, ConstView b,
                        const MatmulOptions& options) const override {
-    return backend_.matmul_scratch(c, a, b, options);
+    return backend_->matmul_scratch(c, a, b, options);
   }
   Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override {
-    return backend_.attention_scratch(type, shape, backward);
+    return backend_->attention_scratch(type, shape, backward);
   }
   void bind_scratch(std::span<std::byte>) override {}
-  Bytes library_bytes() const override { return backend_.library_bytes(); }
+  Bytes library_bytes() const override { return backend_->library_bytes(); }
+
+ protected:
+  // For who answers for a backend that is not there: overrides the three above.
+  CountingOps() = default;
 
  private:
-  void add(double flops, double bytes) { count_.flops += flops, count_.bytes += bytes; }
+  void add(double flops, double bytes, Kind kind = Kind::pass, std::int64_t shortest = 0);
   void need(Bytes scratch);
 
-  const ModelOps& backend_;
+  const ModelOps* backend_ = nullptr;
   Count count_;
 };
 

@@ -39,6 +39,21 @@ std::string memory_table(const Plan& plan) {
   return text;
 }
 
+// What the compute lane is busy with.
+std::string work_table(const Plan& plan) {
+  Cost all;
+  for (const Task& task : plan.program.tasks) {
+    if (task.lane == Lane::compute) all += task.cost;
+  }
+  std::string text;
+  for (const ProfileField& field : profile_fields()) {
+    const double seconds = seconds_of(all, field, plan.profile);
+    if (seconds == 0) continue;
+    text += fmt::format("    {:<28}{:>8}\n", field.label, format_seconds(seconds));
+  }
+  return text;
+}
+
 std::string cost_table(const Plan& plan) {
   const Simulation& p = plan.prediction;
   std::string text = fmt::format(
@@ -50,8 +65,18 @@ std::string cost_table(const Plan& plan) {
     const auto i = static_cast<std::size_t>(lane);
     text += fmt::format("  {:<24}{:>14}{:>14}\n", name_of(lane), format_seconds(p.busy_seconds[i]),
                         lane == Lane::compute ? "" : format_seconds(p.exposed_seconds[i]));
+    if (lane == Lane::compute) text += work_table(plan);
   }
   return text;
+}
+
+// 1.23e13 and "FLOP/s": "12.3 TFLOP/s"; seconds are few.
+std::string format_figure(double value, std::string_view unit) {
+  if (unit == "s") return fmt::format("{:.3g} us", value * 1e6);
+  constexpr std::array<std::string_view, 6> prefixes = {"", "k", "M", "G", "T", "P"};
+  std::size_t prefix = 0;
+  for (; value >= 1000 && prefix + 1 < prefixes.size(); ++prefix) value /= 1000;
+  return fmt::format("{:.3g} {}{}", value, prefixes[prefix], unit);
 }
 
 }  // namespace
@@ -122,6 +147,25 @@ std::string explain(const Plan& plan) {
       flags_of(plan.choices), format_count(plan.workload.parameters()), plan.program.chunks.size(),
       format_count(parameters[0]), format_count(parameters[1]), format_count(parameters[2]),
       memory_table(plan), cost_table(plan));
+}
+
+std::string explain_speeds(const Profile& profile) {
+  std::string text;
+  const auto add = [&](std::string_view label, const Figure& figure, std::string_view unit) {
+    text += fmt::format("  {:<28}{:>14}  {}\n", label, format_figure(figure, unit), figure.source);
+  };
+  for (const ProfileField& field : profile_fields()) {
+    add(field.label, profile.*field.figure, field.unit);
+    for (const auto& [variant, figures] : profile.variants) {
+      const auto other = figures.find(std::string(field.name));
+      if (other != figures.end()) add("  with " + variant, other->second, field.unit);
+    }
+  }
+  for (const Shared& shared : profile.shared) {
+    const bool bytes = shared.name != "cores";
+    add(shared.name + (bytes ? ", all lanes at once" : ""), shared.capacity, bytes ? "B/s" : "");
+  }
+  return text;
 }
 
 namespace {

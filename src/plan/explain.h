@@ -20,6 +20,9 @@ std::string flags_of(const Choices&);
 // Who needs how much on which tier, what a step costs on which lane and what is exposed.
 std::string explain(const Plan&);
 
+// Every speed of the profile and where it is from.
+std::string explain_speeds(const Profile&);
+
 // Why the work does not fit: the same table, the bytes missing, and what would help.
 std::string explain_refusal(const Plan& closest, const Wishes&);
 

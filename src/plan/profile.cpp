@@ -5,38 +5,59 @@
 
 #include <fmt/format.h>
 
+#include "base/in_quotes.h"
+#include "base/printable.h"
 #include "ebb/error.h"
 
 namespace ebb::plan {
 namespace {
 
 constexpr std::string_view kFormat = "ebb machine profile";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
-struct Field {
-  const char* name;
-  Figure Profile::*figure;
-};
-constexpr std::array<Field, 6> kFields = {{
-    {"matmul_flops", &Profile::matmul_flops},
-    {"device_bytes_per_second", &Profile::device_bytes_per_second},
-    {"up_bytes_per_second", &Profile::up_bytes_per_second},
-    {"down_bytes_per_second", &Profile::down_bytes_per_second},
-    {"host_bytes_per_second", &Profile::host_bytes_per_second},
-    {"task_seconds", &Profile::task_seconds},
+constexpr std::string_view kSeconds = "s";
+constexpr std::array<ProfileField, 12> kFields = {{
+    {"matmul_flops", "matrix products", "FLOP/s", &Profile::matmul_flops, &Cost::flops},
+    {"narrow_flops", "narrow products", "FLOP/s", &Profile::narrow_flops, &Cost::narrow_flops},
+    {"attention_flops", "attention", "FLOP/s", &Profile::attention_flops, &Cost::attention_flops},
+    {"attention_backward_flops", "attention, backward", "FLOP/s",
+     &Profile::attention_backward_flops, &Cost::attention_backward_flops},
+    {"pass_bytes_per_second", "norms, activations, loss", "B/s", &Profile::pass_bytes_per_second,
+     &Cost::pass_bytes},
+    {"device_bytes_per_second", "updates on the device", "B/s", &Profile::device_bytes_per_second,
+     &Cost::bytes},
+    {"up_bytes_per_second", "host to device", "B/s", &Profile::up_bytes_per_second, nullptr},
+    {"down_bytes_per_second", "device to host", "B/s", &Profile::down_bytes_per_second, nullptr},
+    {"host_bytes_per_second", "updates by the CPU", "B/s", &Profile::host_bytes_per_second,
+     nullptr},
+    {"task_seconds", "start of a task", kSeconds, &Profile::task_seconds, nullptr},
+    {"copy_seconds", "start of a copy", kSeconds, &Profile::copy_seconds, nullptr},
+    {"call_seconds", "start of an op", kSeconds, &Profile::call_seconds, &Cost::calls},
 }};
 
 Json figure_json(const Figure& figure) {
   return {{"value", figure.value}, {"source", figure.source}};
 }
 
-Figure read_figure(const Json& json, const char* key) {
-  const Json& figure = json.at(key);
+// Words of a file end up on terminals.
+std::string words_of(const Json& json) { return printable(json.get<std::string>(), 200); }
+
+Figure read_figure(const Json& json, std::string_view key) {
+  const Json& figure = json.at(std::string(key));
   const double value = figure.at("value").get<double>();
-  if (!std::isfinite(value) || value < 0) {
+  if (!std::isfinite(value) || value <= 0) {
     throw FormatError(fmt::format("'{}' is {}; expected a number above 0", key, value));
   }
-  return {value, figure.at("source").get<std::string>()};
+  return {value, words_of(figure.at("source"))};
+}
+
+const ProfileField& field_named(std::string_view name) {
+  const auto* field = std::find_if(kFields.begin(), kFields.end(),
+                                   [&](const ProfileField& each) { return each.name == name; });
+  if (field == kFields.end()) {
+    throw FormatError(fmt::format("there is no figure {}", in_quotes(name)));
+  }
+  return *field;
 }
 
 Shared rough_cores(int threads) {
@@ -46,9 +67,24 @@ Shared rough_cores(int threads) {
 
 }  // namespace
 
+std::span<const ProfileField> profile_fields() { return kFields; }
+
+Profile with_variant(Profile profile, std::string_view variant) {
+  const auto found = profile.variants.find(std::string(variant));
+  if (found == profile.variants.end()) return profile;
+  for (const auto& [name, figure] : found->second) profile.*field_named(name).figure = figure;
+  return profile;
+}
+
 Json to_json(const Profile& profile) {
   Json figures;
-  for (const Field& field : kFields) figures[field.name] = figure_json(profile.*field.figure);
+  for (const ProfileField& field : kFields) {
+    figures[std::string(field.name)] = figure_json(profile.*field.figure);
+  }
+  Json variants = Json::object();
+  for (const auto& [variant, others] : profile.variants) {
+    for (const auto& [name, figure] : others) variants[variant][name] = figure_json(figure);
+  }
   Json shared = Json::array();
   for (const Shared& each : profile.shared) {
     Json wants;
@@ -66,6 +102,7 @@ Json to_json(const Profile& profile) {
           {"host_memory", profile.host_memory},
           {"cores", profile.cores},
           {"figures", figures},
+          {"variants", variants},
           {"shared", shared}};
 }
 
@@ -75,31 +112,45 @@ Profile parse_profile(const Json& json, std::string_view where) {
       throw FormatError("another format or version");
     }
     Profile profile;
-    profile.name = json.at("name").get<std::string>();
+    profile.name = words_of(json.at("name"));
     profile.device = json.at("device").get<std::string>();
     profile.device_memory = json.at("device_memory").get<Bytes>();
     profile.host_memory = json.at("host_memory").get<Bytes>();
     profile.cores = json.at("cores").get<int>();
-    for (const Field& field : kFields) {
+    if (profile.device != "cpu" && profile.device != "cuda") {
+      throw FormatError(
+          fmt::format("'device' is {}; expected cpu or cuda", in_quotes(profile.device)));
+    }
+    constexpr Bytes most = Bytes{1} << 50;
+    if (profile.device_memory < 0 || profile.device_memory > most || profile.host_memory < 0 ||
+        profile.host_memory > most || profile.cores < 1 || profile.cores > 1 << 16) {
+      throw FormatError("a memory or a number of cores that no machine has");
+    }
+    for (const ProfileField& field : kFields) {
       profile.*field.figure = read_figure(json.at("figures"), field.name);
-      if (profile.*field.figure == 0) {
-        throw FormatError(fmt::format("'{}' is 0; expected a number above 0", field.name));
+    }
+    for (const auto& [variant, figures] : json.at("variants").items()) {
+      for (const auto& [name, _] : figures.items()) {
+        profile.variants[printable(variant, 200)][std::string(field_named(name).name)] =
+            read_figure(figures, name);
       }
     }
     for (const Json& each : json.at("shared")) {
-      Shared shared{.name = each.at("name").get<std::string>(),
-                    .capacity = read_figure(each, "capacity")};
+      Shared shared{.name = words_of(each.at("name")), .capacity = read_figure(each, "capacity")};
       for (const Lane lane : kLanes) {
-        shared.wants[static_cast<std::size_t>(lane)] =
-            each.at("wants").at(std::string(name_of(lane))).get<double>();
+        const double wants = each.at("wants").at(std::string(name_of(lane))).get<double>();
+        if (!std::isfinite(wants) || wants < 0) {
+          throw FormatError(fmt::format("a 'wants' of {}; expected 0 or more", wants));
+        }
+        shared.wants[static_cast<std::size_t>(lane)] = wants;
       }
       profile.shared.push_back(std::move(shared));
     }
     return profile;
   } catch (const std::exception& error) {
-    throw FormatError(fmt::format(
-        "{}: not a machine profile of this version of Ebb ({}); `ebb probe --json` makes one",
-        where, error.what()));
+    throw FormatError(
+        fmt::format("{}: not a machine profile of this version of Ebb ({}); `ebb probe` makes one",
+                    where, error.what()));
   }
 }
 
@@ -109,11 +160,17 @@ Profile rough_cpu_profile(int threads) {
   const double cores = threads;
   return {.name = fmt::format("cpu, {} threads (rule of thumb, not measured)", threads),
           .matmul_flops = {50e9 * cores, rough},
+          .narrow_flops = {40e9 * cores, rough},
+          .attention_flops = {25e9 * cores, rough},
+          .attention_backward_flops = {25e9 * cores, rough},
+          .pass_bytes_per_second = {4e9 * cores, rough},
           .device_bytes_per_second = {6e9 * cores, rough},
           .up_bytes_per_second = {6e9, rough},
           .down_bytes_per_second = {6e9, rough},
           .host_bytes_per_second = {6e9 * cores, rough},
           .task_seconds = {10e-6, rough},
+          .copy_seconds = {1e-6, rough},
+          .call_seconds = {5e-6, rough},
           .shared = {rough_cores(threads)},
           .device = "cpu",
           .cores = threads};
@@ -124,14 +181,32 @@ Profile rough_gpu_profile(int threads) {
   return {.name = fmt::format("a GPU of the H100 class, {} threads (rule of thumb, not measured)",
                               threads),
           .matmul_flops = {650e12, rough},
+          .narrow_flops = {400e12, rough},
+          .attention_flops = {450e12, rough},
+          .attention_backward_flops = {350e12, rough},
+          .pass_bytes_per_second = {2.5e12, rough},
           .device_bytes_per_second = {3.5e12, rough},
           .up_bytes_per_second = {50e9, rough},
           .down_bytes_per_second = {50e9, rough},
           .host_bytes_per_second = {std::min(120e9, 4e9 * threads), rough},
-          .task_seconds = {10e-6, rough},
+          .task_seconds = {5e-6, rough},
+          .copy_seconds = {5e-6, rough},
+          .call_seconds = {2e-6, rough},
           .shared = {{.name = "link", .capacity = {95e9, rough}, .wants = {0, 50e9, 50e9, 0}}},
+          .variants = {{"fp32",
+                        {{"matmul_flops", {50e12, rough}},
+                         {"narrow_flops", {40e12, rough}},
+                         {"attention_flops", {20e12, rough}},
+                         {"attention_backward_flops", {15e12, rough}}}}},
           .device = "cuda",
           .cores = threads};
+}
+
+double seconds_of(const Cost& cost, const ProfileField& field, const Profile& profile) {
+  const double amount = field.work == nullptr ? 0 : cost.*field.work;
+  if (amount == 0) return 0;
+  const double speed = profile.*field.figure;
+  return field.unit == kSeconds ? amount * speed : amount / speed;
 }
 
 double predicted_seconds(const Task& task, const Profile& profile) {
@@ -139,12 +214,11 @@ double predicted_seconds(const Task& task, const Profile& profile) {
   double seconds = profile.task_seconds;
   switch (task.lane) {
     case Lane::compute:
-      seconds += task.cost.flops / profile.matmul_flops +
-                 task.cost.bytes / profile.device_bytes_per_second +
-                 moved / profile.up_bytes_per_second;
+      for (const ProfileField& field : kFields) seconds += seconds_of(task.cost, field, profile);
+      seconds += moved / profile.up_bytes_per_second;
       break;
-    case Lane::up: seconds += moved / profile.up_bytes_per_second; break;
-    case Lane::down: seconds += moved / profile.down_bytes_per_second; break;
+    case Lane::up: seconds += profile.copy_seconds + moved / profile.up_bytes_per_second; break;
+    case Lane::down: seconds += profile.copy_seconds + moved / profile.down_bytes_per_second; break;
     case Lane::host: seconds += moved / profile.host_bytes_per_second; break;
   }
   return seconds;

@@ -1,8 +1,9 @@
-// What is known of a machine's speeds, for predictions: rules of thumb so far, and each number
-// says where it is from.
+// What is known of a machine's speeds, for predictions. Each number says where it is from.
 #pragma once
 
 #include <array>
+#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +13,7 @@
 
 namespace ebb::plan {
 
-// A number and where it is from: "measured", "rule of thumb".
+// A number and where it is from: "measured", "rule of thumb", "0.75 of data sheet".
 struct Figure {
   Figure() = default;
   Figure(double number, std::string_view from = "assumed") : value(number), source(from) {}
@@ -32,13 +33,23 @@ struct Shared {
 
 struct Profile {
   std::string name;
-  Figure matmul_flops;             // floating-point operations a second
-  Figure device_bytes_per_second;  // memory traffic of the compute lane
-  Figure up_bytes_per_second;      // host to device
+  // The compute lane, as Cost has it: bf16, states of the exact format.
+  Figure matmul_flops;  // floating-point operations a second
+  Figure narrow_flops{};
+  Figure attention_flops{};
+  Figure attention_backward_flops{};
+  Figure pass_bytes_per_second{};
+  Figure device_bytes_per_second;
+  Figure up_bytes_per_second;  // host to device
   Figure down_bytes_per_second;
   Figure host_bytes_per_second;  // memory traffic of updates by the CPU
   Figure task_seconds;           // what starting a task costs
+  Figure copy_seconds{};         // what starting a copy costs besides
+  Figure call_seconds{};         // what starting an op within a task costs
   std::vector<Shared> shared{};
+  // Figures that are others with another type or state format: "fp32", "bf16 states",
+  // "int8 states"; by name of the variant and of the field.
+  std::map<std::string, std::map<std::string, Figure>> variants{};
 
   // The machine itself.
   std::string device{};  // "cpu" or "cuda"
@@ -46,6 +57,19 @@ struct Profile {
   Bytes host_memory = 0;
   int cores = 0;
 };
+
+// A speed of a profile.
+struct ProfileField {
+  std::string_view name;   // in files
+  std::string_view label;  // for people
+  std::string_view unit;   // "FLOP/s", "B/s" or "s"
+  Figure Profile::*figure;
+  double Cost::*work;  // what it is the speed of; null for what is not the compute lane's
+};
+std::span<const ProfileField> profile_fields();
+
+// The profile with the figures of a variant; as it is where there are none.
+Profile with_variant(Profile, std::string_view variant);
 
 // Keeps its order; what a profile is stored as and read from.
 Json to_json(const Profile&);
@@ -57,6 +81,9 @@ Profile rough_cpu_profile(int threads);
 
 // A GPU of the H100 class on PCIe 5, by rule of thumb; `threads` update on the host.
 Profile rough_gpu_profile(int threads);
+
+// Of the compute lane: what the field's part of the work takes.
+double seconds_of(const Cost&, const ProfileField&, const Profile&);
 
 double predicted_seconds(const Task&, const Profile&);
 

@@ -10,15 +10,20 @@
 
 namespace ebb::plan {
 
-// Work of one task on the compute lane.
+// A product whose shortest side is below this is narrow: it reaches less of the device's speed.
+inline constexpr std::int64_t kNarrow = 512;
+
+// Work of one task on the compute lane, by what bounds it: every part of a task is in one of these
+// only. A profile has a speed for each.
 struct Cost {
-  double flops = 0;  // of matrix products
-  double bytes = 0;  // of memory traffic
-  Cost& operator+=(const Cost& other) {
-    flops += other.flops;
-    bytes += other.bytes;
-    return *this;
-  }
+  double flops = 0;  // of wide matrix products
+  double narrow_flops = 0;
+  double attention_flops = 0;
+  double attention_backward_flops = 0;
+  double pass_bytes = 0;  // memory traffic of what else a model does: norms, activations, the loss
+  double bytes = 0;       // memory traffic of updates and of sums of gradients
+  double calls = 0;       // of ops
+  Cost& operator+=(const Cost& other);
 };
 
 // A tensor's place among the parameters of its block.

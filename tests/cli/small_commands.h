@@ -1,6 +1,8 @@
 // Commands of a second or less: the tiny preset on a made-up text, in a folder of the test's own.
 #pragma once
 
+#include <stdlib.h>
+
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -31,6 +33,8 @@ inline void write_file(const std::filesystem::path& path, const std::string& tex
 class SmallCommands : public testing::Test {
  protected:
   SmallCommands() {
+    // What a user's own machine has kept is none of a test's business.
+    ::setenv("XDG_CACHE_HOME", at("cache").c_str(), 1);
     std::string text;
     for (int i = 1; i <= 200; ++i) {
       text += fmt::format("line {}: the tide comes in and the tide goes out {} times.\n", i, i * i);

@@ -355,6 +355,9 @@ TEST(CountingOps, CountsWithoutMemory) {
   EXPECT_EQ(count.flops, 2.0 * 8 * 4 * 16);
   EXPECT_EQ(count.bytes, 8 * 16 * 2 + 4 * 16 * 2 + 8 * 4 * 4);
   EXPECT_EQ(count.scratch, backend.matmul_scratch(c, a, b, options));
+  ASSERT_EQ(count.calls.size(), 1u);
+  EXPECT_EQ(count.calls[0].kind, CountingOps::Kind::product);
+  EXPECT_EQ(count.calls[0].shortest, 4);
   EXPECT_EQ(counting.take().flops, 0);
 
   // 3 queries over 5 keys see 3 + 4 + 5 of them.

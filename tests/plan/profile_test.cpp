@@ -1,9 +1,10 @@
-// Profiles: as JSON and back.
+// Profiles: as JSON and back, and those that ship.
 #include "plan/profile.h"
 
 #include <gtest/gtest.h>
 
 #include "ebb/error.h"
+#include "plan/machines.h"
 
 namespace ebb::plan {
 namespace {
@@ -21,6 +22,65 @@ TEST(Profile, ComesBackFromJson) {
       EXPECT_GT(value.at("value").get<double>(), 0) << figure;
       EXPECT_EQ(value.at("source"), "rule of thumb") << figure;
     }
+  }
+}
+
+TEST(Profile, HasOtherFiguresForOtherTypesAndFormats) {
+  const Profile profile = machine("h200");
+  const Profile fp32 = with_variant(profile, "fp32");
+  EXPECT_LT(fp32.matmul_flops, profile.matmul_flops);
+  EXPECT_EQ(fp32.up_bytes_per_second, profile.up_bytes_per_second);
+  EXPECT_NE(with_variant(profile, "int8 states").host_bytes_per_second,
+            profile.host_bytes_per_second);
+  EXPECT_EQ(to_json(with_variant(profile, "exact states")), to_json(profile));
+}
+
+TEST(Profile, EveryPartOfTheWorkHasItsSpeed) {
+  const Profile profile = machine("rtx-4090");
+  const Cost work{.flops = 1e12,
+                  .narrow_flops = 2e12,
+                  .attention_flops = 3e12,
+                  .attention_backward_flops = 4e12,
+                  .pass_bytes = 5e9,
+                  .bytes = 6e9,
+                  .calls = 7};
+  Cost twice = work;
+  twice += work;
+  double sum = profile.task_seconds;
+  int parts = 0;
+  for (const ProfileField& field : profile_fields()) {
+    const double seconds = seconds_of(work, field, profile);
+    EXPECT_DOUBLE_EQ(seconds_of(twice, field, profile), 2 * seconds) << field.name;
+    parts += seconds > 0 ? 1 : 0;
+    sum += seconds;
+  }
+  EXPECT_EQ(parts, 7);
+  EXPECT_DOUBLE_EQ(predicted_seconds({.cost = work}, profile), sum);
+  EXPECT_DOUBLE_EQ(profile.matmul_flops, 0.75 * 165.2e12);
+}
+
+TEST(Machines, AreWholeAndSayWhereNumbersAreFrom) {
+  for (const std::string_view name : machine_names()) {
+    const Profile profile = machine(name);
+    const Json json = to_json(profile);
+    EXPECT_EQ(to_json(parse_profile(parse_json(json.dump(), "a file"), "a file")), json) << name;
+    EXPECT_GT(profile.device_memory, 0) << name;
+    EXPECT_GT(profile.host_memory, 0) << name;
+    for (const auto& [figure, value] : json.at("figures").items()) {
+      const auto source = value.at("source").get<std::string>();
+      EXPECT_TRUE(source == "measured" || source == "rule of thumb" ||
+                  source.ends_with(" of data sheet"))
+          << name << " " << figure << ": " << source;
+    }
+  }
+}
+
+TEST(Machines, AreListedWhereOneIsUnknown) {
+  try {
+    machine("rtx-9999");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("rtx-4090"), std::string::npos);
   }
 }
 
@@ -48,6 +108,18 @@ TEST(Profile, RefusesWhatIsNone) {
   other = json;
   other["figures"]["task_seconds"]["value"] = -1;
   EXPECT_NE(refusal(other).find("task_seconds"), std::string::npos);
+  other = json;
+  other["device"] = "abacus";
+  EXPECT_NE(refusal(other).find("abacus"), std::string::npos);
+  other = json;
+  other["cores"] = 0;
+  EXPECT_NE(refusal(other).find("cores"), std::string::npos);
+  other = json;
+  other["shared"][0]["wants"]["up"] = -1;
+  EXPECT_NE(refusal(other).find("wants"), std::string::npos);
+  other = json;
+  other["variants"]["fp32"]["moon_flops"] = {{"value", 1}, {"source", "a guess"}};
+  EXPECT_NE(refusal(other).find("moon_flops"), std::string::npos);
 }
 
 }  // namespace

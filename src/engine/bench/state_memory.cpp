@@ -37,6 +37,10 @@ Bytes StateMemory::bytes(const optim::StateKind& kind, std::int64_t count) {
 StateMemory::StateMemory(device::Device& device, const optim::StateKind& kind, std::int64_t count)
     : kind_(kind), count_(count), buffer_(device.allocate_host(bytes(kind, count))) {}
 
+StateMemory::StateMemory(std::unique_ptr<device::Buffer> buffer, const optim::StateKind& kind,
+                         std::int64_t count)
+    : kind_(kind), count_(count), buffer_(std::move(buffer)) {}
+
 void StateMemory::fill(ThreadPool& pool) {
   const Parts parts(kind_, count_);
   std::byte* base = buffer_->data();

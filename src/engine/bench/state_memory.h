@@ -23,10 +23,15 @@ class StateMemory {
   // Throws DeviceError that says how much was wanted. `device` outlives it.
   StateMemory(device::Device& device, const optim::StateKind& kind, std::int64_t count);
 
+  // On memory that is there, of bytes(kind, count).
+  StateMemory(std::unique_ptr<device::Buffer> buffer, const optim::StateKind& kind,
+              std::int64_t count);
+
   // Random weights and gradients of sizes that training has, and the state of a start. The pool's
   // threads touch the pages first.
   void fill(ThreadPool& pool);
 
+  const device::Buffer& buffer() const { return *buffer_; }
   kernels::StateSpan span() const;
   // Every plane that an update of the span moves.
   std::vector<StreamedPlane> planes() const;

@@ -3,7 +3,7 @@
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
 #include "engine/inspect/report.h"
-#include "plan/profile.h"
+#include "plan/explain.h"
 
 namespace ebb::engine {
 
@@ -42,19 +42,10 @@ void describe_profile(Report& report, io::FileSystem& files, const std::filesyst
   const plan::Profile profile = plan::parse_profile(read_json(files, path), path.string());
   report.json["kind"] = "profile of a machine";
   report.json["profile"] = plan::to_json(profile);
-  report.line("Machine: {} ({}), device memory {}, host memory {}, {} cores",
-              printable(profile.name), printable(profile.device),
-              format_bytes(profile.device_memory), format_bytes(profile.host_memory),
-              profile.cores);
-  const auto add = [&](const char* name, const plan::Figure& figure) {
-    report.line("  {:<26} {:.3g} ({})", name, figure.value, printable(figure.source));
-  };
-  add("matmul flop/s", profile.matmul_flops);
-  add("device memory, bytes/s", profile.device_bytes_per_second);
-  add("host to device, bytes/s", profile.up_bytes_per_second);
-  add("device to host, bytes/s", profile.down_bytes_per_second);
-  add("CPU updates, bytes/s", profile.host_bytes_per_second);
-  add("start of a task, s", profile.task_seconds);
+  report.line("Machine: {} ({}), device memory {}, host memory {}, {} cores", profile.name,
+              profile.device, format_bytes(profile.device_memory),
+              format_bytes(profile.host_memory), profile.cores);
+  report.text += plan::explain_speeds(profile);
 }
 
 }  // namespace ebb::engine

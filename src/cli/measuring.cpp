@@ -1,0 +1,25 @@
+#include "cli/measuring.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "ebb/units.h"
+
+namespace ebb::cli {
+
+MeasuringProgress::MeasuringProgress() : terminal_(::isatty(STDERR_FILENO) != 0) {}
+
+MeasuringProgress::~MeasuringProgress() {
+  if (terminal_) std::fputs("\r\033[K", stderr);
+}
+
+void MeasuringProgress::operator()(const BenchProgress& p) const {
+  fmt::print(stderr, "{}{:.0f}%  {}  {} left{}", terminal_ ? "\r\033[K" : "", 100 * p.done, p.now,
+             format_seconds(p.seconds_left), terminal_ ? "" : "\n");
+  std::fflush(stderr);
+}
+
+}  // namespace ebb::cli

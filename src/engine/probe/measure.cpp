@@ -1,0 +1,312 @@
+#include "engine/probe/measure.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "base/machine.h"
+#include "engine/bench/state_memory.h"
+#include "engine/bench/streaming.h"
+#include "engine/probe/block_work.h"
+#include "engine/probe/chosen_ops.h"
+#include "engine/probe/timing.h"
+#include "optim/rules.h"
+
+namespace ebb::engine {
+namespace {
+
+using device::StreamKind;
+using kernels::StateFormat;
+using plan::Figure;
+using plan::Lane;
+
+// Models whose products are all wide, all narrow, and so small that starting them is all there is.
+struct Sizes {
+  model::Config wide, narrow;
+  model::Shape wide_shape, narrow_shape;
+  double pass_seconds = 0;
+};
+
+model::Config block_of(std::int64_t hidden, std::int64_t heads, std::int64_t head_dim,
+                       std::int64_t intermediate, std::int64_t vocabulary) {
+  return {.hidden = hidden,
+          .layers = 1,
+          .heads = heads,
+          .kv_heads = std::max<std::int64_t>(1, heads / 8),
+          .head_dim = head_dim,
+          .intermediate = intermediate,
+          .vocabulary = vocabulary,
+          .max_positions = 4096};
+}
+
+// A GPU is fast where there is much to do at once, and its clocks settle after a while; a CPU is
+// disturbed less often in a short pass.
+Sizes sizes_for(const std::string& device) {
+  if (device == "cuda") {
+    return {.wide = block_of(2048, 16, 128, 8192, 8192),
+            .narrow = block_of(384, 6, 64, 1024, 8192),
+            .wide_shape = {.rows = 8, .sequence = 2048},
+            .narrow_shape = {.rows = 8, .sequence = 2048},
+            .pass_seconds = 0.05};
+  }
+  return {.wide = block_of(512, 8, 64, 1408, 1024),
+          .narrow = block_of(256, 4, 64, 704, 512),
+          .wide_shape = {.rows = 1, .sequence = 512},
+          .narrow_shape = {.rows = 1, .sequence = 512},
+          .pass_seconds = 0.002};
+}
+const model::Config kSmallest = block_of(64, 1, 64, 64, 64);
+constexpr model::Shape kSmallestShape = {.rows = 1, .sequence = 16};
+
+constexpr std::array<Bytes, 4> kCopies = {64 * kKiB, kMiB, 8 * kMiB, 64 * kMiB};
+constexpr Bytes kLargestCopy = kCopies.back();
+constexpr std::array kFormats = {StateFormat::exact, StateFormat::bf16, StateFormat::int8};
+
+class Measurement {
+ public:
+  Measurement(Runtime& runtime, double seconds,
+              const std::function<void(const std::string&, double)>& tell)
+      : runtime_(runtime),
+        tell_(tell),
+        sizes_(sizes_for(runtime.device().kind())),
+        length_{.all = seconds / kTimings, .pass = sizes_.pass_seconds},
+        parts_(runtime.device().kind() == "cpu" ? 22 : 25),
+        parameters_(
+            std::clamp<std::int64_t>(static_cast<std::int64_t>(seconds * 2e6), 1 << 20, 24 << 20)),
+        compute_(runtime.device().create_stream(StreamKind::compute, "compute")),
+        up_(runtime.device().create_stream(StreamKind::copy, "up")),
+        down_(runtime.device().create_stream(StreamKind::copy, "down")),
+        host_(runtime.device().create_stream(StreamKind::host, "host")) {}
+
+  Measured all() {
+    profile_.name = fmt::format("{}, {} threads", runtime_.device().name(), runtime_.threads());
+    profile_.device = runtime_.device().kind();
+    profile_.device_memory = runtime_.limits().device;
+    profile_.host_memory = runtime_.limits().host;
+    profile_.cores = runtime_.threads();
+    for (const DType type : {DType::bf16, DType::f32}) measure_model(type);
+    measure_starts();
+    for (const StateFormat format : kFormats) measure_updates(format);
+    measure_link();
+    return {.profile = std::move(profile_), .tables = std::move(tables_)};
+  }
+
+ private:
+  static constexpr double kTimings = 36;  // some parts take several
+
+  void next(const std::string& now) { tell_(now, ++behind_ / parts_); }
+  static Figure measured(double value) { return {value, "measured"}; }
+  bool on_cpu() const { return profile_.device == "cpu"; }
+
+  // Halves a batch until it fits into what the device has.
+  model::Shape fitting(const model::Config& config, DType type, model::Shape shape) {
+    while (shape.rows > 1 &&
+           BlockWork::bytes(runtime_, config, type, shape) > profile_.device_memory / 2) {
+      shape.rows /= 2;
+    }
+    return shape;
+  }
+
+  void measure_model(DType type) {
+    const bool plain = type == DType::bf16;
+    using Kind = ChosenOps::Kind;
+    const auto keep = [&](Figure plan::Profile::*figure, std::string_view name, double value) {
+      if (plain) profile_.*figure = measured(value);
+      if (!plain) profile_.variants["fp32"][std::string(name)] = measured(value);
+    };
+    const auto rate = [&](BlockWork& block, Kind kind, double plan::Cost::*amount,
+                          const std::string& what) {
+      next(fmt::format("{} {}", name_of(type), what));
+      ChosenOps ops(runtime_.model_ops(), kind);
+      return block.cost().*amount / fastest_run(*compute_, length_, [&] { block.run(ops); });
+    };
+    {
+      BlockWork block(runtime_, *compute_, sizes_.wide, type,
+                      fitting(sizes_.wide, type, sizes_.wide_shape));
+      keep(&plan::Profile::matmul_flops, "matmul_flops",
+           rate(block, Kind::product, &plan::Cost::flops, "matrix products"));
+      keep(&plan::Profile::attention_flops, "attention_flops",
+           rate(block, Kind::attention, &plan::Cost::attention_flops, "attention"));
+      keep(&plan::Profile::attention_backward_flops, "attention_backward_flops",
+           rate(block, Kind::attention_backward, &plan::Cost::attention_backward_flops,
+                "attention, backward"));
+      keep(&plan::Profile::pass_bytes_per_second, "pass_bytes_per_second",
+           rate(block, Kind::pass, &plan::Cost::pass_bytes, "norms, activations, loss"));
+    }
+    BlockWork block(runtime_, *compute_, sizes_.narrow, type,
+                    fitting(sizes_.narrow, type, sizes_.narrow_shape));
+    keep(&plan::Profile::narrow_flops, "narrow_flops",
+         rate(block, Kind::product, &plan::Cost::narrow_flops, "narrow products"));
+  }
+
+  void measure_starts() {
+    next("starts of ops and tasks");
+    BlockWork block(runtime_, *compute_, kSmallest, DType::bf16, kSmallestShape);
+    profile_.call_seconds =
+        measured(fastest_run(*compute_, length_, [&] { block.run(runtime_.model_ops()); }) /
+                 block.cost().calls);
+    profile_.task_seconds = measured(fastest_hop(*compute_, *up_, length_, runtime_.device()));
+  }
+
+  // The same update by the device, where it has kernels of its own, and by the CPU.
+  void measure_updates(StateFormat format) {
+    const optim::StateKind kind{.format = format};
+    StateMemory host(runtime_.device(), kind, parameters_);
+    next(fmt::format("updates by the CPU, {}", kernels::name_of(format)));
+    host.fill(runtime_.pool());
+    double bytes = 0;
+    for (const StreamedPlane& plane : host.planes()) {
+      bytes += static_cast<double>(plane.bytes) * (plane.written ? 2 : 1);
+    }
+    const kernels::StepScale scale{.gradient_scale = 0.9f};
+    const auto update = [&](kernels::OptimizerOps& ops, const kernels::StateSpan& span,
+                            const kernels::StepScale* at) {
+      ops.update(span, optim::step_numbers(optim::AdamW{}, 1e-3, ++step_, true, 0), at);
+    };
+    const auto on_host = [&] { update(runtime_.host_optimizer(), host.span(), &scale); };
+    const double by_cpu = bytes / fastest_run(*host_, length_, on_host);
+    double by_device = by_cpu;
+    if (!on_cpu()) {
+      next(fmt::format("updates on the device, {}", kernels::name_of(format)));
+      const StateMemory there(runtime_.device().allocate_device(host.buffer().bytes()), kind,
+                              parameters_);
+      compute_->copy_now(there.buffer().data(), host.buffer().data(), host.buffer().bytes());
+      const auto small = runtime_.device().allocate_device(sizeof scale);
+      compute_->copy_now(small->data(), &scale, sizeof scale);
+      runtime_.device_optimizer().bind_stream(*compute_);
+      by_device = bytes / fastest_run(*compute_, length_, [&] {
+                    update(runtime_.device_optimizer(), there.span(),
+                           reinterpret_cast<const kernels::StepScale*>(small->data()));
+                  });
+    }
+    if (format != StateFormat::exact) {
+      auto& variant = profile_.variants[fmt::format("{} states", kernels::name_of(format))];
+      variant["host_bytes_per_second"] = measured(by_cpu);
+      variant["device_bytes_per_second"] = measured(by_device);
+      return;
+    }
+    profile_.host_bytes_per_second = measured(by_cpu);
+    profile_.device_bytes_per_second = measured(by_device);
+    measure_memory(host.planes(), bytes);
+    measure_beside({*host_, on_host, bytes});
+  }
+
+  // The fastest way to read and write these planes.
+  void measure_memory(const std::vector<StreamedPlane>& planes, double bytes) {
+    next("host memory");
+    double best = 0;
+    for (const StreamVariant& variant : stream_variants()) {
+      const PassLength length{.all = length_.all / 10, .pass = 0};
+      best = std::max(best, bytes / fastest_run(*host_, length, [&] {
+                              stream_pass(runtime_.pool(), planes, variant, 0);
+                            }));
+    }
+    tables_["host_memory_bytes_per_second"] = best;
+  }
+
+  struct Link {
+    std::unique_ptr<device::Buffer> device, host;
+    std::byte* device_at(Bytes offset) const { return device->data() + offset; }
+    std::byte* host_at(Bytes offset) const { return host->data() + offset; }
+  };
+  Link make_link() {
+    Link link{runtime_.device().allocate_device(2 * kLargestCopy),
+              runtime_.device().allocate_host(2 * kLargestCopy)};
+    std::fill_n(link.host->data(), link.host->bytes(), std::byte{1});  // pages are there
+    return link;
+  }
+  std::function<void()> copy_up(const Link& link, Bytes bytes) {
+    return [this, to = link.device_at(0), from = link.host_at(0), bytes] {
+      up_->copy(to, from, bytes);
+    };
+  }
+  std::function<void()> copy_down(const Link& link, Bytes bytes) {
+    return [this, to = link.host_at(kLargestCopy), from = link.device_at(kLargestCopy), bytes] {
+      down_->copy(to, from, bytes);
+    };
+  }
+
+  static std::function<void()> repeat(std::int64_t times, std::function<void()> work) {
+    return [times, work = std::move(work)] {
+      for (std::int64_t i = 0; i < times; ++i) work();
+    };
+  }
+
+  // Updates by the CPU while both lanes copy. What all three move together is what host memory
+  // carries; less than each alone, if they are in each other's way.
+  void measure_beside(const Loop& updates) {
+    next("copies beside updates by the CPU");
+    const Link link = make_link();
+    const auto bytes = static_cast<double>(kLargestCopy);
+    const std::vector<double> rates =
+        rates_together({{*up_, copy_up(link, kLargestCopy), bytes},
+                        {*down_, copy_down(link, kLargestCopy), bytes},
+                        updates},
+                       2 * length_.all);
+    tables_["beside_updates"] = {{"up", rates[0]}, {"down", rates[1]}, {"updates", rates[2]}};
+    beside_ = rates[0] + rates[1] + rates[2];
+  }
+
+  void measure_link() {
+    const Link link = make_link();
+    Json by_size = Json::array();
+    double up = 0, down = 0;
+    for (const Bytes bytes : kCopies) {
+      const auto count = static_cast<double>(bytes);
+      next(fmt::format("copies of {}", format_bytes(bytes)));
+      up = count / fastest_run(*up_, length_, copy_up(link, bytes));
+      down = count / fastest_run(*down_, length_, copy_down(link, bytes));
+      const Bytes copies = kLargestCopy / bytes;  // in a row, so that lanes do not meet each time
+      const auto whole = static_cast<double>(kLargestCopy);
+      const std::vector<double> both =
+          rates_together({{*up_, repeat(copies, copy_up(link, bytes)), whole},
+                          {*down_, repeat(copies, copy_down(link, bytes)), whole}},
+                         length_.all);
+      by_size.push_back(
+          {{"bytes", bytes}, {"up", up}, {"down", down}, {"both", both[0] + both[1]}});
+    }
+    next("starts of copies");
+    constexpr Bytes least = 256;
+    const double whole = fastest_run(*up_, length_, copy_up(link, least));
+    profile_.copy_seconds = measured(std::max(1e-8, whole - profile_.task_seconds));
+    profile_.up_bytes_per_second = measured(up);
+    profile_.down_bytes_per_second = measured(down);
+    const double both = by_size.back().at("both").get<double>();
+    tables_["link_bytes_per_second"] = std::move(by_size);
+    if (on_cpu()) {
+      // Lanes are threads: they share the cores. Where they compute they have the pool's as well.
+      const double pool = runtime_.threads();
+      profile_.shared.push_back(
+          {.name = "cores", .capacity = measured(usable_cpus()), .wants = {pool, 1, 1, pool}});
+    } else {
+      profile_.shared.push_back(
+          {.name = "link", .capacity = measured(both), .wants = {0, up, down, 0}});
+    }
+    profile_.shared.push_back({.name = "host memory",
+                               .capacity = measured(beside_),
+                               .wants = {0, up, down, profile_.host_bytes_per_second}});
+  }
+
+  Runtime& runtime_;
+  const std::function<void(const std::string&, double)>& tell_;
+  Sizes sizes_;
+  PassLength length_;
+  double parts_;       // calls of next(), and one more
+  double behind_ = 0;  // of them
+  std::int64_t parameters_;
+  std::int64_t step_ = 0;
+  double beside_ = 0;
+  plan::Profile profile_;
+  Json tables_;
+  std::unique_ptr<device::Stream> compute_, up_, down_, host_;
+};
+
+}  // namespace
+
+Measured measure_machine(Runtime& runtime, double seconds,
+                         const std::function<void(const std::string&, double)>& tell) {
+  return Measurement(runtime, seconds, tell).all();
+}
+
+}  // namespace ebb::engine

@@ -1,0 +1,94 @@
+#include "engine/probe/timing.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <thread>
+
+namespace ebb::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double seconds_of(device::Stream& stream, int runs, const std::function<void()>& work) {
+  const auto start = Clock::now();
+  for (int i = 0; i < runs; ++i) stream.submit(work);
+  stream.synchronize();
+  return since(start);
+}
+
+}  // namespace
+
+double fastest_run(device::Stream& stream, const PassLength& length,
+                   const std::function<void()>& work) {
+  const auto start = Clock::now();
+  seconds_of(stream, 1, work);  // plans, first touches
+  constexpr int most = 2000;
+  const double one = seconds_of(stream, 1, work);
+  const int runs = static_cast<int>(std::clamp(std::ceil(length.pass / one), 1.0, double{most}));
+  double best = std::numeric_limits<double>::infinity();
+  for (int pass = 0; pass < 3 || since(start) < length.all; ++pass) {
+    best = std::min(best, seconds_of(stream, runs, work) / runs);
+  }
+  return best;
+}
+
+double fastest_hop(device::Stream& compute, device::Stream& copy, const PassLength& length,
+                   device::Device& device) {
+  const auto computed = device.create_event(device::StreamKind::compute);
+  const auto copied = device.create_event(device::StreamKind::copy);
+  constexpr int rounds = 20;  // a pass is short, and so rarely disturbed
+  const auto pass = [&] {
+    const auto start = Clock::now();
+    for (int i = 0; i < rounds; ++i) {
+      compute.submit([] {});
+      compute.record(*computed);
+      copy.wait(*computed);
+      copy.submit([] {});
+      copy.record(*copied);
+      compute.wait(*copied);
+    }
+    compute.synchronize();
+    return since(start) / (2 * rounds);
+  };
+  const auto start = Clock::now();
+  double best = pass();
+  for (int i = 0; i < 3 || since(start) < length.all; ++i) best = std::min(best, pass());
+  return best;
+}
+
+std::vector<double> rates_together(const std::vector<Loop>& loops, double seconds) {
+  std::vector<double> rates(loops.size());
+  std::vector<std::exception_ptr> failures(loops.size());
+  std::vector<std::thread> threads;
+  std::atomic<bool> stop = false;
+  for (std::size_t i = 0; i < loops.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const Loop& loop = loops[i];
+      const auto start = Clock::now();
+      int runs = 0;
+      try {
+        for (; runs < 2 || !stop; ++runs) seconds_of(loop.stream, 1, loop.work);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+      rates[i] = loop.amount * runs / since(start);
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  return rates;
+}
+
+}  // namespace ebb::engine

@@ -1,0 +1,161 @@
+#include "plan/machines.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "ebb/error.h"
+
+namespace ebb::plan {
+namespace {
+
+constexpr std::string_view kMeasured = "measured";
+constexpr std::string_view kRough = "rule of thumb";
+
+// What kernels reach of a number on a data sheet.
+Figure of_sheet(double number, double share) {
+  return {number * share, fmt::format("{} of data sheet", share)};
+}
+
+struct Host {
+  int cores = 0;
+  Bytes memory = 0;
+  double bytes_per_second = 0;  // of its memory, by the data sheet
+};
+// Two channels of DDR5-5600; eight of DDR5-4800.
+constexpr Host kWorkstation = {.cores = 16, .memory = 128 * kGiB, .bytes_per_second = 89.6e9};
+constexpr Host kServer = {.cores = 32, .memory = 512 * kGiB, .bytes_per_second = 307.2e9};
+
+struct Card {
+  std::string_view name;
+  std::string_view description;
+  double matmul_flops = 0;  // bf16, fp32 sums, dense
+  double fp32_flops = 0;
+  double bytes_per_second = 0;  // of its memory
+  double link = 0;              // one way
+  Bytes memory = 0;
+  Host host;
+};
+
+// GeForce cards sum half-precision products in fp32 at half their headline rate.
+constexpr Card kCards[] = {
+    {"rtx-3090", "GeForce RTX 3090, PCIe 4, a workstation", 71e12, 35.6e12, 936e9, 31.5e9,
+     24 * kGiB, kWorkstation},
+    {"rtx-4090", "GeForce RTX 4090, PCIe 4, a workstation", 165.2e12, 82.6e12, 1008e9, 31.5e9,
+     24 * kGiB, kWorkstation},
+    {"rtx-5090", "GeForce RTX 5090, PCIe 5, a workstation", 209.5e12, 104.8e12, 1792e9, 63e9,
+     32 * kGiB, kWorkstation},
+    {"a100-80gb", "A100 SXM 80 GB, PCIe 4, a server", 312e12, 19.5e12, 2039e9, 31.5e9, 80 * kGiB,
+     kServer},
+    {"h100", "H100 SXM 80 GB, PCIe 5, a server", 989.4e12, 66.9e12, 3350e9, 63e9, 80 * kGiB,
+     kServer},
+};
+
+// What a driver takes for itself, and what is left free.
+constexpr Bytes kReserved = 3 * kGiB / 2;
+
+Shared link(const Figure& both, double up, double down) {
+  return {.name = "link", .capacity = both, .wants = {0, up, down, 0}};
+}
+Shared host_memory(const Figure& capacity, double up, double down, double update) {
+  return {.name = "host memory", .capacity = capacity, .wants = {0, up, down, update}};
+}
+
+std::map<std::string, Figure> fp32_rates(double sheet) {
+  return {{"matmul_flops", of_sheet(sheet, 0.8)},
+          {"narrow_flops", of_sheet(sheet, 0.6)},
+          {"attention_flops", of_sheet(sheet, 0.3)},
+          {"attention_backward_flops", of_sheet(sheet, 0.25)}};
+}
+
+Profile from_sheet(const Card& card) {
+  constexpr double link_share = 0.85;
+  const double way = card.link * link_share;
+  const Figure memory = of_sheet(card.host.bytes_per_second, 0.8);
+  // Updates by the CPU are bound by memory where there are cores enough: some 10 GB/s each.
+  const Figure by_cores{10e9 * card.host.cores, kRough};
+  const Figure update = by_cores < memory ? by_cores : memory;
+  return {.name = fmt::format("{}: {}", card.name, card.description),
+          .matmul_flops = of_sheet(card.matmul_flops, 0.75),
+          .narrow_flops = of_sheet(card.matmul_flops, 0.5),
+          .attention_flops = of_sheet(card.matmul_flops, 0.5),
+          .attention_backward_flops = of_sheet(card.matmul_flops, 0.4),
+          .pass_bytes_per_second = of_sheet(card.bytes_per_second, 0.7),
+          .device_bytes_per_second = of_sheet(card.bytes_per_second, 0.8),
+          .up_bytes_per_second = of_sheet(card.link, link_share),
+          .down_bytes_per_second = of_sheet(card.link, link_share),
+          .host_bytes_per_second = update,
+          .task_seconds = {10e-6, kRough},
+          .copy_seconds = {10e-6, kRough},
+          .call_seconds = {4e-6, kRough},
+          .shared = {link(of_sheet(2 * card.link, 0.75), way, way),
+                     host_memory(memory, way, way, update)},
+          .variants = {{"fp32", fp32_rates(card.fp32_flops)}},
+          .device = "cuda",
+          .device_memory = card.memory - kReserved,
+          .host_memory = card.host.memory / 4 * 3,
+          .cores = card.host.cores};
+}
+
+// Speeds within training steps of 1.5 B parameters where they are lower than at their best: there,
+// products alone reach 785 TFLOP/s.
+Profile h200() {
+  return {.name = "h200: H200 SXM 141 GB, PCIe 5, 16 cores of a server",
+          .matmul_flops = {712e12, kMeasured},
+          .narrow_flops = of_sheet(989.4e12, 0.5),
+          .attention_flops = {404e12, kMeasured},
+          .attention_backward_flops = {404e12, kMeasured},
+          .pass_bytes_per_second = of_sheet(4.8e12, 0.7),
+          .device_bytes_per_second = {3.25e12, kMeasured},
+          .up_bytes_per_second = {55e9, kMeasured},
+          .down_bytes_per_second = {55e9, kMeasured},
+          .host_bytes_per_second = {26e9 / 0.167, kMeasured},
+          .task_seconds = {10e-6, kRough},
+          .copy_seconds = {10e-6, kRough},
+          .call_seconds = {4e-6, kRough},
+          .shared = {link({100e9, kMeasured}, 55e9, 55e9),
+                     host_memory({153e9, kMeasured}, 55e9, 55e9, 153e9)},
+          .variants = {{"fp32", fp32_rates(66.9e12)},
+                       {"bf16 states", {{"host_bytes_per_second", {18e9 / 0.118, kMeasured}}}},
+                       {"int8 states", {{"host_bytes_per_second", {14e9 / 0.0995, kMeasured}}}}},
+          .device = "cuda",
+          .device_memory = 138 * kGiB,
+          .host_memory = 93 * kGiB,
+          .cores = 16};
+}
+
+// No GPU: cores with AVX-512, half of the memory for each tier.
+Profile cpu_server() {
+  Profile profile = rough_cpu_profile(kServer.cores);
+  const Figure memory = of_sheet(kServer.bytes_per_second, 0.8);
+  profile.name = fmt::format("cpu-server: {} cores with AVX-512, no GPU", kServer.cores);
+  profile.device_bytes_per_second = memory;
+  profile.host_bytes_per_second = memory;
+  profile.shared.push_back(
+      host_memory(memory, profile.up_bytes_per_second, profile.down_bytes_per_second, memory));
+  profile.device_memory = kServer.memory / 2;
+  profile.host_memory = kServer.memory / 2;
+  return profile;
+}
+
+}  // namespace
+
+std::vector<std::string_view> machine_names() {
+  std::vector<std::string_view> names;
+  for (const Card& card : kCards) names.push_back(card.name);
+  names.insert(names.end(), {"h200", "cpu-server"});
+  return names;
+}
+
+Profile machine(std::string_view name) {
+  if (name == "h200") return h200();
+  if (name == "cpu-server") return cpu_server();
+  const auto* card = std::find_if(std::begin(kCards), std::end(kCards),
+                                  [&](const Card& each) { return each.name == name; });
+  if (card != std::end(kCards)) return from_sheet(*card);
+  throw ConfigError(fmt::format("--machine {}: neither a file nor a machine that Ebb knows: {}",
+                                name, fmt::join(machine_names(), ", ")));
+}
+
+}  // namespace ebb::plan

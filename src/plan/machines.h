@@ -1,0 +1,15 @@
+// Machines that one need not own to plan for: profiles that ship with Ebb.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "plan/profile.h"
+
+namespace ebb::plan {
+
+// "rtx-4090", "h200", ...; throws ConfigError that lists them.
+Profile machine(std::string_view name);
+std::vector<std::string_view> machine_names();
+
+}  // namespace ebb::plan

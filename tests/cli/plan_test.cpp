@@ -1,0 +1,122 @@
+// Plans with what is known of machines: of this one, and of those that are not here.
+#include <gmock/gmock.h>
+
+#include "cli/small_commands.h"
+#include "plan/machines.h"
+
+namespace ebb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class PlanTest : public SmallCommands {
+ protected:
+  static Finished plan(const Arguments& more) { return run_ebb(Arguments{"plan"} + more); }
+};
+
+TEST_F(PlanTest, AMachineThatIsNotHere) {
+  const Finished end =
+      plan({"--model", "preset:llama-3.1-8b", "--machine", "rtx-4090", "--host-memory", "128GiB"});
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_THAT(end.out,
+              AllOf(HasSubstr("8.03 B parameters"), HasSubstr("22.5 GiB"), HasSubstr("128 GiB"),
+                    HasSubstr("tokens/s) on rtx-4090"), HasSubstr("matrix products"),
+                    HasSubstr("0.75 of data sheet"), HasSubstr("Workspaces are estimates")));
+}
+
+TEST_F(PlanTest, EveryMachineThatShips) {
+  for (const std::string_view name : plan::machine_names()) {
+    const Finished end = plan({"--model", "preset:qwen2.5-0.5b", "--machine", std::string(name)});
+    EXPECT_EQ(end.code, 0) << name << end.err;
+    EXPECT_THAT(end.out, HasSubstr(fmt::format("Speeds of {}", name)));
+  }
+}
+
+TEST_F(PlanTest, WhatDoesNotFitElsewhere) {
+  const Finished end = plan({"--model", "preset:llama-3.1-70b", "--machine", "rtx-3090"});
+  EXPECT_EQ(end.code, 2) << end.out;
+  EXPECT_THAT(end.err, HasSubstr("Missing on the device"));
+}
+
+TEST_F(PlanTest, AProfileFromAFile) {
+  plan::Profile profile = plan::machine("a100-80gb");
+  profile.name = "a machine of mine";
+  profile.device_memory = 40 * kGiB;
+  write_file(at("mine.json"), plan::to_json(profile).dump());
+  const Finished end = plan({"--model", "preset:tiny", "--machine", at("mine.json")});
+  EXPECT_THAT(end.out, AllOf(HasSubstr("on a machine of mine"), HasSubstr("40.0 GiB"))) << end.err;
+}
+
+TEST_F(PlanTest, WithWhatTheProbeKept) {
+  const Arguments tiny = {"--model", "preset:tiny", "--device", "cpu"};
+  EXPECT_THAT(plan(tiny).out,
+              AllOf(HasSubstr("Speeds are rules of thumb"), HasSubstr("ebb probe")));
+  const Finished probe = run_ebb({"probe", "--device", "cpu", "--seconds", "0", "--json"});
+  ASSERT_EQ(probe.code, 0) << probe.err;
+  EXPECT_THAT(probe.err, AllOf(HasSubstr("matrix products"), HasSubstr("100%")));
+  const Json profile = Json::parse(probe.out);
+  EXPECT_EQ(profile.at("format"), "ebb machine profile");
+  EXPECT_EQ(Json::parse(read_file(at("cache/ebb/profile-cpu.json"))), profile);
+
+  const Finished planned = plan(tiny);
+  EXPECT_THAT(planned.out,
+              AllOf(HasSubstr("Speeds were measured: " + at("cache/ebb/profile-cpu.json")),
+                    HasSubstr(profile.at("name").get<std::string>())));
+  const Finished trained = run_ebb(train(at("run"), 1) + Arguments{"--device", "cpu"});
+  EXPECT_THAT(trained.out + trained.err, HasSubstr("Speeds were measured"));
+  const std::string more = std::to_string(profile.at("cores").get<int>() + 1);
+  EXPECT_THAT(plan(tiny + Arguments{"--threads", more}).out,
+              AllOf(HasSubstr("stale"), HasSubstr("and is " + more), HasSubstr("ebb probe")));
+  EXPECT_THAT(plan({"--model", "preset:tiny", "--machine", at("cache/ebb/profile-cpu.json")}).out,
+              HasSubstr("Workspaces are estimates"));
+}
+
+TEST_F(PlanTest, PlacementBySpeedsNeverChangesTheNumbers) {
+  const auto digest = [&](const std::string& name, const Arguments& more) {
+    const std::string summary = at(name + ".json");
+    trained(name, 3,
+            Arguments{"--device", "cpu", "--device-memory", "7MiB", "--summary", summary} + more);
+    const Json json = Json::parse(read_file(summary));
+    return std::pair(json.at("plan").get<std::string>(),
+                     json.at("weights_digest").dump() + json.at("moments_digest").dump());
+  };
+  // Two machines on paper: a link that costs nothing, and one that is hardly there.
+  plan::Profile fast = plan::rough_cpu_profile(2), slow = fast;
+  fast.up_bytes_per_second = fast.down_bytes_per_second = 1e12;
+  fast.host_bytes_per_second = 1e6;
+  slow.up_bytes_per_second = slow.down_bytes_per_second = 1e7;
+  slow.host_bytes_per_second = 1e12;
+  write_file(at("fast.json"), plan::to_json(fast).dump());
+  write_file(at("slow.json"), plan::to_json(slow).dump());
+  const auto [fast_plan, fast_digest] = digest("fast", {"--profile", at("fast.json")});
+  const auto [slow_plan, slow_digest] = digest("slow", {"--profile", at("slow.json")});
+  EXPECT_NE(fast_plan, slow_plan) << "the profile is not used";
+  EXPECT_EQ(fast_digest, slow_digest);
+}
+
+TEST_F(PlanTest, BadProbes) {
+  const auto refusal = [&](const Arguments& more) {
+    const Finished end = run_ebb(Arguments{"probe", "--device", "cpu"} + more);
+    EXPECT_EQ(end.code, 1) << end.out;
+    return end.err;
+  };
+  EXPECT_THAT(refusal({"--seconds", "-1"}), HasSubstr("expected 0 to 3600"));
+  EXPECT_THAT(refusal({"--threads", "-1"}), HasSubstr("--threads -1"));
+  EXPECT_THAT(refusal({"--seconds", "0", "--out", data + "/x.json"}), HasSubstr(data));
+}
+
+TEST_F(PlanTest, BadMachines) {
+  const auto refusal = [&](const Arguments& more) {
+    const Finished end = plan(Arguments{"--model", "preset:tiny"} + more);
+    EXPECT_EQ(end.code, 1) << end.out;
+    return end.err;
+  };
+  EXPECT_THAT(refusal({"--machine", "rtx-9999"}), AllOf(HasSubstr("rtx-9999"), HasSubstr("h200")));
+  EXPECT_THAT(refusal({"--machine", data}), HasSubstr(data));
+  EXPECT_THAT(refusal({"--machine", "h100", "--device", "cpu"}), HasSubstr("--device cpu"));
+  EXPECT_THAT(refusal({"--machine", "h100", "--profile", data}), HasSubstr("--profile"));
+}
+
+}  // namespace
+}  // namespace ebb::cli
