@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "base/dtype.h"
@@ -30,15 +31,18 @@ constexpr RoundingKey rounding_key(std::uint64_t step_key, std::uint64_t tensor_
 inline constexpr std::uint32_t kElementFactor = 0x9e3779b1u;
 inline constexpr std::uint32_t kMiddleFactor = 0x2c1b3c6du;
 
-// 32 random bits for two elements of a tensor that lie 64 apart, by the low 32 bits of the first's
-// index. Cheap on purpose: one multiplication for two vectors, as that with kElementFactor is a sum
-// from one vector to the next.
-constexpr std::uint32_t random_bits(RoundingKey key, std::int64_t element) {
-  const auto first_of_two = static_cast<std::uint32_t>(element) & ~64u;
-  std::uint32_t x = first_of_two * kElementFactor + key.start;
+constexpr std::uint32_t scrambled(RoundingKey key, std::uint32_t index) {
+  std::uint32_t x = index * kElementFactor + key.start;
   x ^= x >> 16 ^ key.middle;
   x *= kMiddleFactor;
   return x ^ x >> 16;
+}
+
+// Bf16: 32 random bits for two elements of a tensor that lie 64 apart, by the low 32 bits of the
+// first's index. Cheap on purpose: one multiplication for two vectors, as that with kElementFactor
+// is a sum from one vector to the next.
+constexpr std::uint32_t random_bits(RoundingKey key, std::int64_t element) {
+  return scrambled(key, static_cast<std::uint32_t>(element) & ~64u);
 }
 
 // The `count` bits that an element's moment rounds with. The first moment takes the highest and the
@@ -71,85 +75,116 @@ constexpr bf16 round_at_random(float value, std::uint32_t random) {
   return {static_cast<std::uint16_t>((bits & 0x80000000u) >> 16 | magnitude >> 16)};
 }
 
-// An int8 code of a magnitude y, within a block of kStateBlock: a float of few bits whose smallest
-// exponent is the block's. With c the power of two of that exponent, the code is what is left of
-// the bits of y + c, counted from those of c: zero is 0, small values lie evenly, large ones have a
-// step that grows with them, and all of it is one addition. The block keeps c's exponent (a byte).
-//
-// The grid of the large values does not depend on the block: a moment that lies on it stays there
-// when its neighbours change, and only its own change is rounded. A grid that followed the block's
-// largest would round all of them anew every step.
-struct BlockCode {
-  int dropped = 0;  // bits of the fp32 fraction that are not kept
-  int octaves = 0;  // from c to the power of two of the block's largest
+// Int8: what the elements of a block of kStateBlock round with. They share random bits, of which
+// each turns over others: so each rounds up as often as it must, no two of them by the same number,
+// and of all a block's errors together little is left.
+struct BlockDice {
+  std::uint32_t bits = 0;
+
+  // The block is counted from the tensor's start.
+  constexpr BlockDice(RoundingKey key, std::int64_t block)
+      : bits(scrambled(key, static_cast<std::uint32_t>(block))) {}
+  // Seven bits, those of the element's place in reverse.
+  static constexpr std::uint32_t turn(std::int64_t in_block) {
+    std::uint32_t reverse = 0;
+    for (int bit = 0; bit < 7; ++bit) {
+      reverse |= static_cast<std::uint32_t>(in_block >> bit & 1) << (6 - bit);
+    }
+    return reverse;
+  }
+  constexpr std::uint32_t first(std::int64_t in_block) const {
+    return highest_bits(bits, 15) ^ turn(in_block) << 8;
+  }
+  constexpr std::uint32_t second(std::int64_t in_block) const {
+    return lowest_bits(bits, 20) ^ turn(in_block) << 13;
+  }
 };
-// Sign, 3 bits of exponent, 4 of fraction: steps of 3 to 6% down to 1/128 of the largest, below
-// that of 1/2048 of it.
-inline constexpr BlockCode kFirstCode{19, 7};
-// 5 bits of exponent, 3 of fraction: steps of 6 to 12%, of its root 3 to 6%, over nine decades. Its
-// noise is what the root of (step / 2) makes of it, whatever beta2 is.
-inline constexpr BlockCode kSecondCode{20, 31};
 
 // Where a block keeps the code of its i-th element: word w of its 32 holds the elements 2 w, 2 w +
 // 1, 2 w + 64 and 2 w + 65. So codes fall into lanes as pairs of bf16 weights do, by shifts alone.
 constexpr std::int64_t code_index(std::int64_t i) { return i % 64 / 2 * 4 + i / 64 * 2 + i % 2; }
 
+// A block has a scale for each moment, an exponent as fp32 has them. They are those of the largest
+// moments that an update can make of the block: of its largest moment and its largest gradient,
+// wherever in the block the two are. So they are known before its moments are, and what is made of
+// one element can be stored at once. Scale 0 is that of memory filled with zeros: it is zero.
 inline constexpr std::uint8_t kNoScale = 255;  // the block has no numbers: all of it is NaN
 
-// c's exponent for a block whose largest magnitude has these bits; a NaN is larger than all
-// numbers. Leaves room to round it up, and keeps the smallest step of a second moment from being a
-// denormal.
-constexpr std::uint8_t block_scale(BlockCode code, std::uint32_t largest_bits) {
-  const std::uint32_t magnitude = largest_bits & 0x7fffffffu;
-  const auto exponent = static_cast<int>((magnitude + (2u << code.dropped)) >> 23);
-  if (exponent >= 255) return kNoScale;  // infinite, NaN, or above 1.7 * 2^127
-  return static_cast<std::uint8_t>(std::max(exponent - code.octaves, 4));
+constexpr float power_of_two(std::uint32_t exponent) {
+  return std::bit_cast<float>(exponent << 23);
 }
 
-// The power of two a block counts from. Scale 0 is that of memory filled with zeros: it is 0.
-constexpr float block_floor(std::uint8_t scale) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(scale) << 23);
+// The exponent of a magnitude, or of what rounding may make of it: that is up to `room` higher, in
+// units of its last place.
+constexpr int exponent_with_room(float magnitude, std::uint32_t room) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(magnitude) & 0x7fffffffu;
+  return static_cast<int>((bits + room) >> 23);
+}
+
+// First moments: 127 even steps each way, a power of two each, as 128 more than that number.
+// Moments of a block that are far below its largest round to zero or a step, as often as their mean
+// asks. The update computes with the number itself: beta1 takes in the step.
+inline constexpr std::uint32_t kFirstRoom = 1u << 17;  // 127 steps are the most
+inline constexpr int kFirstOctaves = 6;                // from a step to the largest's power of two
+inline constexpr int kLeastStep = 16;                  // its inverse is finite
+inline constexpr int kFractionBits = 15;               // of a step, that decide what it rounds to
+inline constexpr std::uint8_t kFirstZero = 128;
+// The fp32 number whose last place is 1 and whose fraction has the bits of kFirstZero on top.
+inline constexpr std::uint32_t kWholeNumbers = 0x4b400000u;
+
+constexpr std::uint8_t first_scale(float largest) {
+  const int exponent = exponent_with_room(largest, kFirstRoom);
+  if (exponent >= 255) return kNoScale;  // infinite, NaN, or not far below
+  return static_cast<std::uint8_t>(std::max(exponent - kFirstOctaves, kLeastStep));
+}
+
+constexpr float first_step(std::uint8_t scale) { return power_of_two(scale); }
+// What makes fractions of a step of a moment.
+constexpr float first_inverse(std::uint8_t scale) {
+  return power_of_two(254u + kFractionBits - scale);
+}
+
+constexpr float first_in_steps(std::uint8_t stored) {
+  return static_cast<float>(int{stored} - kFirstZero);
+}
+constexpr float decode_first(std::uint8_t stored, std::uint8_t scale) {
+  return first_in_steps(stored) * first_step(scale) + 0.0f;  // zero has no sign
+}
+
+// `random` has kFractionBits. The sum is a whole number of fractions, rounded once.
+inline std::uint8_t encode_first(float m, std::uint8_t scale, std::uint32_t random) {
+  if (scale == kNoScale) return kFirstZero;
+  const float sum = std::fma(m, first_inverse(scale), std::bit_cast<float>(kWholeNumbers + random));
+  return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(sum) >> kFractionBits);
+}
+
+// Second moments: a float of 5 bits of exponent and 3 of fraction, which counts from the block's
+// scale. Steps of 6 to 12%, of its root 3 to 6%, over nine decades; what is below is stored as the
+// least, never as zero, as the step divides by its root. The grid does not depend on the block: a
+// moment that lies on it stays there when its neighbours change, and only its own change, of a
+// thousandth or so, is rounded. A grid that followed the block's largest would round all of them
+// anew every step.
+inline constexpr int kSecondDropped = 20;  // bits of the fp32 fraction that are not kept
+inline constexpr int kSecondOctaves = 31;
+inline constexpr std::uint8_t kSecondNan = 4;  // of a block without scale
+
+constexpr std::uint8_t second_scale(float largest) {
+  const int exponent = exponent_with_room(largest, 1u << kSecondDropped);
+  if (exponent >= 255) return kNoScale;
+  return static_cast<std::uint8_t>(std::max(exponent - kSecondOctaves, 1));
 }
 
 // `random` has as many bits as are dropped.
-constexpr std::uint32_t encode_magnitude(BlockCode code, float magnitude, std::uint8_t scale,
-                                         std::uint32_t random) {
-  if (scale == kNoScale) return 0;
-  const float floor = block_floor(scale);
-  const auto above =
-      std::bit_cast<std::uint32_t>(magnitude + floor) - std::bit_cast<std::uint32_t>(floor);
-  return (above + random) >> code.dropped;
-}
-
-constexpr float decode_magnitude(BlockCode code, std::uint32_t stored, std::uint8_t scale) {
-  const float floor = block_floor(scale);
-  return std::bit_cast<float>((stored << code.dropped) + std::bit_cast<std::uint32_t>(floor)) -
-         floor;
-}
-
-constexpr std::uint8_t encode_first(float m, std::uint8_t scale, std::uint32_t random) {
-  const auto bits = std::bit_cast<std::uint32_t>(m);
-  const float magnitude = std::bit_cast<float>(bits & 0x7fffffffu);
-  const std::uint32_t code = encode_magnitude(kFirstCode, magnitude, scale, random);
-  const std::uint32_t sign = scale == kNoScale ? 0 : bits >> 31 << 7;
-  return static_cast<std::uint8_t>(code | sign);
-}
-
-constexpr float decode_first(std::uint8_t stored, std::uint8_t scale) {
-  const float magnitude = decode_magnitude(kFirstCode, stored & 0x7fu, scale);
-  return (stored & 0x80u) != 0 && magnitude != 0 ? -magnitude : magnitude;  // zero has no sign
-}
-
-// A second moment is never stored as zero, as the step divides by its root, but as 2^-34 of the
-// block's largest or more. Zeros become that too, which changes nothing: their first moment is
-// zero.
 constexpr std::uint8_t encode_second(float v, std::uint8_t scale, std::uint32_t random) {
-  if (scale == kNoScale) return 0;
-  return static_cast<std::uint8_t>(std::max(encode_magnitude(kSecondCode, v, scale, random), 1u));
+  if (scale == kNoScale) return kSecondNan;
+  const std::uint32_t least = std::uint32_t{scale} << 23;
+  const std::uint32_t bits = (std::bit_cast<std::uint32_t>(v) & 0x7fffffffu) + random;
+  return static_cast<std::uint8_t>((std::max(bits, least) - least) >> kSecondDropped);
 }
 
 constexpr float decode_second(std::uint8_t stored, std::uint8_t scale) {
-  return decode_magnitude(kSecondCode, stored, scale);
+  return std::bit_cast<float>((std::uint32_t{scale} << 23) +
+                              (std::uint32_t{stored} << kSecondDropped));
 }
 
 }  // namespace ebb::kernels

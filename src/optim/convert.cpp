@@ -14,8 +14,8 @@ using kernels::StateSpan;
 
 // In place of random bits: half of what is dropped.
 constexpr std::uint32_t kHalfOfBf16 = 1u << 15;
-constexpr std::uint32_t kHalfOfFirst = 1u << (kernels::kFirstCode.dropped - 1);
-constexpr std::uint32_t kHalfOfSecond = 1u << (kernels::kSecondCode.dropped - 1);
+constexpr std::uint32_t kHalfOfFirst = 1u << (kernels::kFractionBits - 1);
+constexpr std::uint32_t kHalfOfSecond = 1u << (kernels::kSecondDropped - 1);
 
 void copy_floats(void* to, const void* from, std::int64_t count) {
   if (to == nullptr || from == nullptr) return;
@@ -28,12 +28,12 @@ std::int64_t code_of(std::int64_t i) {
   return i - in_block + kernels::code_index(in_block);
 }
 
-std::uint32_t largest(const float* values, std::int64_t count) {
-  std::uint32_t most = 0;
+float largest(const float* values, std::int64_t count) {
+  std::uint32_t most = 0;  // bits: a NaN is larger than all numbers
   for (std::int64_t i = 0; i < count; ++i) {
     most = std::max(most, std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffu);
   }
-  return most;
+  return std::bit_cast<float>(most);
 }
 
 }  // namespace
@@ -81,8 +81,8 @@ void narrow_moments(const float* first, const float* second, const StateSpan& to
   for (std::int64_t start = 0; start < to.count; start += kernels::kStateBlock) {
     const std::int64_t length = std::min(kernels::kStateBlock, to.count - start);
     std::uint8_t* scales = to.scales + start / kernels::kStateBlock * 2;
-    scales[0] = kernels::block_scale(kernels::kFirstCode, largest(first + start, length));
-    scales[1] = kernels::block_scale(kernels::kSecondCode, largest(second + start, length));
+    scales[0] = kernels::first_scale(largest(first + start, length));
+    scales[1] = kernels::second_scale(largest(second + start, length));
     for (std::int64_t i = start; i < start + length; ++i) {
       static_cast<std::uint8_t*>(to.first)[code_of(i)] =
           kernels::encode_first(first[i], scales[0], kHalfOfFirst);

@@ -10,8 +10,8 @@
 namespace ebb::kernels {
 namespace {
 
-constexpr std::uint32_t kMostFirst = (1u << kFirstCode.dropped) - 1;  // the largest random number
-constexpr std::uint32_t kMostSecond = (1u << kSecondCode.dropped) - 1;
+constexpr std::uint32_t kMostFirst = (1u << kFractionBits) - 1;  // the largest random number
+constexpr std::uint32_t kMostSecond = (1u << kSecondDropped) - 1;
 
 float bits(std::uint32_t pattern) { return std::bit_cast<float>(pattern); }
 
@@ -42,53 +42,57 @@ TEST(RoundAtRandom, GoesToEitherNeighbourAndNeverToInfinity) {
 
 // All codes of all scales: what was stored is stored again, whatever the random number.
 TEST(BlockCodes, KeepWhatFits) {
-  for (int scale = 4; scale <= 254 - kFirstCode.octaves; ++scale) {
+  for (int scale = 1; scale < 255; ++scale) {
     const auto s = static_cast<std::uint8_t>(scale);
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(decode_first(0x80, s)), 0u);  // zero has no sign
     for (std::uint32_t code = 0; code < 256; ++code) {
-      const float m = decode_first(static_cast<std::uint8_t>(code), s);
-      const std::uint32_t again = code == 0x80 ? 0 : code;
-      ASSERT_TRUE(std::isfinite(m)) << scale << ", " << code;
-      ASSERT_EQ(encode_first(m, s, 0), again) << scale;
-      ASSERT_EQ(encode_first(m, s, kMostFirst), again) << scale;
-      if (scale > 254 - kSecondCode.octaves) continue;
-      const float v = decode_second(static_cast<std::uint8_t>(code), s);
-      ASSERT_TRUE(std::isfinite(v) && v >= 0) << scale << ", " << code;
-      const std::uint32_t not_zero = std::max(code, 1u);
-      ASSERT_EQ(encode_second(v, s, 0), not_zero) << scale;
-      ASSERT_EQ(encode_second(v, s, kMostSecond), not_zero) << scale;
+      const auto stored = static_cast<std::uint8_t>(code);
+      if (code != 0 && scale >= kLeastStep && scale <= 254 - kFirstOctaves) {
+        const float m = decode_first(stored, s);
+        ASSERT_TRUE(std::isfinite(m)) << scale << ", " << code;
+        ASSERT_EQ(encode_first(m, s, 0), code) << scale;
+        ASSERT_EQ(encode_first(m, s, kMostFirst), code) << scale;
+      }
+      if (scale > 254 - kSecondOctaves) continue;
+      const float v = decode_second(stored, s);
+      ASSERT_TRUE(std::isnormal(v) && v > 0) << scale << ", " << code;
+      ASSERT_EQ(encode_second(v, s, 0), code) << scale;
+      ASSERT_EQ(encode_second(v, s, kMostSecond), code) << scale;
     }
   }
 }
 
 TEST(BlockCodes, MemoryFilledWithZerosIsZero) {
-  EXPECT_EQ(decode_first(0, 0), 0.0f);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(decode_first(0, 0)), 0u);
   EXPECT_EQ(decode_second(0, 0), 0.0f);
 }
 
-// Every fraction of the block's largest at every exponent: rounding up leaves room in the code.
+// Every fraction of the block's largest at every exponent: rounding up leaves room in the code, and
+// a smaller scale would not.
 TEST(BlockCodes, TheLargestFits) {
   for (std::uint32_t exponent = 0; exponent < 255; ++exponent) {
     for (std::uint32_t fraction = 0; fraction < 1u << 23; fraction += 4099) {
       for (const std::uint32_t offset : {0u, 4098u}) {
-        const std::uint32_t largest = exponent << 23 | std::min(fraction + offset, 0x7fffffu);
-        for (const BlockCode& code : {kFirstCode, kSecondCode}) {
-          const std::uint8_t scale = block_scale(code, largest);
-          if (scale == kNoScale) {
-            ASSERT_GE(bits(largest), 0x1.cp127f);
-            continue;
-          }
-          const std::uint32_t most =
-              encode_magnitude(code, bits(largest), scale, (1u << code.dropped) - 1);
-          ASSERT_LT(most, static_cast<std::uint32_t>(code.octaves + 1) << (23 - code.dropped))
-              << fmt::format("{:08x}", largest);
-          const float low =
-              decode_magnitude(code, encode_magnitude(code, bits(largest), scale, 0), scale);
-          // The sum with the floor is rounded to fp32 before all else.
-          const float kept = bits(largest) + block_floor(scale) - block_floor(scale);
-          ASSERT_LE(low, kept);
-          ASSERT_GE(decode_magnitude(code, most, scale), kept);
+        const float largest = bits(exponent << 23 | std::min(fraction + offset, 0x7fffffu));
+        const std::uint8_t first = first_scale(largest);
+        if (first != kNoScale) {
+          const float step = first_step(first);
+          ASSERT_LE(largest, 127 * step) << largest;
+          ASSERT_TRUE(first == kLeastStep || largest > 63 * step) << largest;
+          ASSERT_GE(decode_first(encode_first(largest, first, kMostFirst), first), largest - step);
+          ASSERT_LE(decode_first(encode_first(-largest, first, 0), first), 0);
+        } else {
+          ASSERT_GE(largest, 0x1.fp127f);
         }
+        const std::uint8_t second = second_scale(largest);
+        if (second == kNoScale) {
+          ASSERT_GE(largest, 0x1.cp127f);
+          continue;
+        }
+        const float down = decode_second(encode_second(largest, second, 0), second);
+        const float up = decode_second(encode_second(largest, second, kMostSecond), second);
+        ASSERT_LE(down, std::max(largest, power_of_two(1))) << largest;
+        ASSERT_GE(up, largest) << largest;
+        ASSERT_LE(up, std::max(1.126f * largest, power_of_two(1))) << largest;
       }
     }
   }
@@ -97,22 +101,22 @@ TEST(BlockCodes, TheLargestFits) {
 TEST(BlockCodes, WhatIsNotFiniteMakesABlockOfNan) {
   for (const float bad : {std::numeric_limits<float>::infinity(),
                           std::numeric_limits<float>::quiet_NaN(), bits(0x7fffffffu)}) {
-    const std::uint8_t scale = block_scale(kFirstCode, std::bit_cast<std::uint32_t>(bad));
-    ASSERT_EQ(scale, kNoScale);
-    EXPECT_EQ(encode_first(bad, scale, kMostFirst), 0);
-    EXPECT_EQ(encode_first(-1.0f, scale, kMostFirst), 0);
-    EXPECT_TRUE(std::isnan(decode_first(0, scale)));
-    EXPECT_TRUE(std::isnan(decode_second(0, scale)));
+    ASSERT_EQ(first_scale(bad), kNoScale);
+    ASSERT_EQ(second_scale(bad), kNoScale);
+    for (const float any : {bad, -1.0f}) {
+      EXPECT_TRUE(std::isnan(decode_first(encode_first(any, kNoScale, kMostFirst), kNoScale)));
+      EXPECT_TRUE(std::isnan(decode_second(encode_second(any, kNoScale, kMostSecond), kNoScale)));
+    }
   }
 }
 
 TEST(BlockCodes, ASecondMomentNeverBecomesZeroNorADenormal) {
   for (const float largest : {1.0f, 1e-20f, 1e-38f, bits(1u), 0.0f}) {
-    const std::uint8_t scale = block_scale(kSecondCode, std::bit_cast<std::uint32_t>(largest));
+    const std::uint8_t scale = second_scale(largest);
     for (const float v : {largest, 1e-30f * largest, 0.0f}) {
       const float stored = decode_second(encode_second(v, scale, 0), scale);
       EXPECT_GE(stored, std::numeric_limits<float>::min()) << v << " of " << largest;
-      EXPECT_LE(stored, std::max(1.01f * std::max(v, 0x1p-34f * largest), 1.2e-38f)) << v;
+      EXPECT_LE(stored, std::max(1.01f * std::max(v, 0x1p-30f * largest), 1.2e-38f)) << v;
     }
   }
 }
@@ -147,27 +151,55 @@ TEST(CompactMoments, AreUnbiased) {
   const CounterRng values(1, 1);
   for (std::uint64_t i = 0; i < 40; ++i) {
     const auto value = static_cast<float>(std::exp2(-16 * values.uniform(i)));
-    const std::uint8_t first_scale = block_scale(kFirstCode, std::bit_cast<std::uint32_t>(1.0f));
-    const std::uint8_t second_scale = block_scale(kSecondCode, std::bit_cast<std::uint32_t>(1.0f));
+    const std::uint8_t first_to = first_scale(1.0f);
+    const std::uint8_t second_to = second_scale(1.0f);
     std::vector<double> bf16_first, bf16_second, int8_first, int8_second;
     // Half of them the elements of a step, half an element over the steps.
     for (std::int64_t n = 0; n < 40000; ++n) {
-      const auto step = static_cast<std::uint64_t>(n % 2 == 0 ? 0 : n);
+      const bool one_step = n < 20000;
+      const auto step = static_cast<std::uint64_t>(one_step ? 0 : n);
       const RoundingKey key = rounding_key(mix_bits(step), i);
-      const ElementDice dice(key, n % 2 == 0 ? n : 17);
+      const ElementDice dice(key, one_step ? n : 17);
       bf16_first.push_back(to_float(round_at_random(value, dice.first(16))));
       bf16_second.push_back(to_float(round_at_random(value, dice.second(16))));
-      const std::uint32_t first = dice.first(kFirstCode.dropped);
-      const std::uint32_t second = dice.second(kSecondCode.dropped);
-      int8_first.push_back(-decode_first(encode_first(-value, first_scale, first), first_scale));
+      const BlockDice block(key, one_step ? n / 128 : 17);
+      const std::int64_t place = one_step ? n % 128 : 5;
+      int8_first.push_back(
+          -decode_first(encode_first(-value, first_to, block.first(place)), first_to));
       int8_second.push_back(
-          decode_second(encode_second(value, second_scale, second), second_scale));
+          decode_second(encode_second(value, second_to, block.second(place)), second_to));
     }
     expect_unbiased("bf16 first", value, bf16_first);
     expect_unbiased("bf16 second", value, bf16_second);
     expect_unbiased("int8 first", value, int8_first);
     expect_unbiased("int8 second", value, int8_second);
   }
+}
+
+// Over the blocks, what a place of a block rounds with is even, and the places of one block differ.
+TEST(BlockDice, AreEvenAndApart) {
+  const RoundingKey key = rounding_key(mix_bits(7), 3);
+  constexpr std::int64_t kBlocks = 1 << 14;
+  for (const std::int64_t place : {0, 1, 63, 127}) {
+    std::vector<int> firsts(256), seconds(256);
+    double product = 0;
+    for (std::int64_t block = 0; block < kBlocks; ++block) {
+      const BlockDice dice(key, block);
+      ++firsts.at(dice.first(place) >> 7);
+      ++seconds.at(dice.second(place) >> 12);
+      product += ((dice.first(place) + 0.5) / (1 << 15) - 0.5) *
+                 ((dice.second(place) + 0.5) / (1 << 20) - 0.5);
+    }
+    for (int i = 0; i < 256; ++i) {
+      EXPECT_NEAR(firsts[static_cast<std::size_t>(i)], 64, 5 * 8) << place;
+      EXPECT_NEAR(seconds[static_cast<std::size_t>(i)], 64, 5 * 8) << place;
+    }
+    EXPECT_LT(std::abs(product) * 12 / std::sqrt(static_cast<double>(kBlocks)), 5) << place;
+  }
+  const BlockDice dice(key, 11);
+  std::vector<int> seen(128);
+  for (std::int64_t i = 0; i < 128; ++i) ++seen.at(dice.first(i) >> 8);
+  EXPECT_EQ(seen, std::vector<int>(128, 1));
 }
 
 // Neighbours, elements that share their bits, both moments of an element, and one element at two

@@ -45,16 +45,9 @@ struct Halves {
   static HWY_INLINE VectorWord sub(VectorWord a, VectorWord b) {
     return hn::BitCast(Words(), hn::Sub(hn::BitCast(Unsigned(), a), hn::BitCast(Unsigned(), b)));
   }
-  static HWY_INLINE VectorWord max(VectorWord a, VectorWord b) {
-    return hn::BitCast(Words(), hn::Max(hn::BitCast(Unsigned(), a), hn::BitCast(Unsigned(), b)));
-  }
-  template <int kBits>
-  static HWY_INLINE VectorWord shift_left(VectorWord a) {
-    return hn::BitCast(Words(), hn::ShiftLeft<kBits>(hn::BitCast(Unsigned(), a)));
-  }
-  template <int kBits>
-  static HWY_INLINE VectorWord shift_right(VectorWord a) {
-    return hn::BitCast(Words(), hn::ShiftRight<kBits>(hn::BitCast(Unsigned(), a)));
+  static HWY_INLINE VectorWord sub_to_zero(VectorWord a, VectorWord b) {
+    return hn::BitCast(Words(),
+                       hn::SaturatedSub(hn::BitCast(Unsigned(), a), hn::BitCast(Unsigned(), b)));
   }
   template <int kBits>
   static HWY_INLINE VectorWord shift_right_signed(VectorWord a) {

@@ -30,6 +30,19 @@ struct ExactMoments {
   }
 };
 
+// Words of one vector, for scramble().
+template <class D>
+struct OneVector {
+  using Word = hn::Vec<D>;
+  static HWY_INLINE Word word(std::uint32_t x) { return hn::Set(D(), x); }
+  static HWY_INLINE Word mul(Word a, Word b) { return hn::Mul(a, b); }
+  static HWY_INLINE Word bit_xor(Word a, Word b) { return hn::Xor(a, b); }
+  template <int kBits>
+  static HWY_INLINE Word shift_right(Word a) {
+    return hn::ShiftRight<kBits>(a);
+  }
+};
+
 // The random bits of the even and the odd elements of a place.
 struct Dice {
   struct Rolled {
@@ -47,8 +60,8 @@ struct Dice {
     const VectorWord steps = hn::Mul(hn::Iota(Words(), 0), word(2 * kElementFactor));
     const auto element = static_cast<std::uint32_t>(at.element());
     const VectorWord even = hn::Add(steps, word(element * kElementFactor + start));
-    return {scramble<OneVector>(even, middle),
-            scramble<OneVector>(hn::Add(even, word(kElementFactor)), middle)};
+    return {scramble<OneVector<Words>>(even, middle),
+            scramble<OneVector<Words>>(hn::Add(even, word(kElementFactor)), middle)};
   }
   // What the moments round with: in a block's first half the first takes the highest bits, in its
   // second half the lowest.
@@ -64,16 +77,6 @@ struct Dice {
   }
 
  private:
-  struct OneVector {
-    using Word = VectorWord;
-    static HWY_INLINE Word word(std::uint32_t x) { return hn::Set(Words(), x); }
-    static HWY_INLINE Word mul(Word a, Word b) { return hn::Mul(a, b); }
-    static HWY_INLINE Word bit_xor(Word a, Word b) { return hn::Xor(a, b); }
-    template <int kBits>
-    static HWY_INLINE Word shift_right(Word a) {
-      return hn::ShiftRight<kBits>(a);
-    }
-  };
   template <int kBits>
   static HWY_INLINE VectorWord highest(VectorWord x) {
     return hn::ShiftRight<32 - kBits>(x);
@@ -105,154 +108,292 @@ struct Bf16Moments {
   }
 };
 
-// The four codes of a word, as moment_codes.h has them. Their arithmetic is that of floats whose
-// low 16 bits are zero, or do not matter after the random ones are added: so it is done on halves,
-// where the elements that are 64 apart lie side by side.
-struct Codes {
-  // A block's power of two, in both halves.
-  static HWY_INLINE VectorWord floors(std::uint8_t scale) {
-    return word((std::uint32_t{scale} << 7) * 0x10001u);
-  }
-  static HWY_INLINE Number decoded_first(VectorWord codes, VectorWord floors) {
-    constexpr int kShift = kFirstCode.dropped - 16;
-    const VectorWord magnitudes = word((0x7fu << kShift) * 0x10001u);
-    const VectorWord signs = word(0x80008000u);
-    const VectorWord even = Halves::shift_right_signed<8 - kShift>(Halves::shift_left<8>(codes));
-    const VectorWord odd = Halves::shift_right_signed<8 - kShift>(codes);
-    const VectorWord even_floors = hn::OrAnd(floors, even, signs);
-    const VectorWord odd_floors = hn::OrAnd(floors, odd, signs);
-    return Lanes::sub(spread(Halves::add(hn::And(even, magnitudes), even_floors),
-                             Halves::add(hn::And(odd, magnitudes), odd_floors)),
-                      spread(even_floors, odd_floors));
-  }
-  static HWY_INLINE Number decoded_second(VectorWord codes, VectorWord floors) {
-    constexpr int kShift = kSecondCode.dropped - 16;
-    const VectorWord mask = word((0xffu << kShift) * 0x10001u);
-    const VectorWord even = hn::And(Halves::shift_left<kShift>(codes), mask);
-    const VectorWord odd = hn::And(Halves::shift_right<8 - kShift>(codes), mask);
-    const Vector floor = from_bits(high_half(floors));
-    return Lanes::sub(spread(Halves::add(even, floors), Halves::add(odd, floors)),
-                      {floor, floor, floor, floor});
-  }
-  // `random` has as many bits as are dropped. Blocks that have no scale are the caller's.
-  static HWY_INLINE VectorWord encoded_first(Number m, VectorWord floors, Word random) {
-    constexpr int kShift = kFirstCode.dropped - 16;
-    const VectorWord floor = high_half(floors);
-    const Number sum = {hn::Add(m.a, with_sign(floor, m.a)), hn::Add(m.b, with_sign(floor, m.b)),
-                        hn::Add(m.c, with_sign(floor, m.c)), hn::Add(m.d, with_sign(floor, m.d))};
-    const Word x = Lanes::add(Lanes::bits(sum), random);
-    // Now the sign, zeros, the code's magnitude, and what is dropped.
-    const VectorWord even = Halves::sub(Halves::high(x.a, x.c), floors);
-    const VectorWord odd = Halves::sub(Halves::high(x.b, x.d), floors);
-    const VectorWord low_bytes =
-        hn::OrAnd(Halves::shift_right<kShift>(even), Halves::shift_right<8>(even), word(0x800080u));
-    const VectorWord high_bytes =
-        hn::OrAnd(Halves::shift_left<8 - kShift>(odd), odd, word(0x80008000u));
-    return merged(0xff00ffu, low_bytes, high_bytes);
-  }
-  static HWY_INLINE VectorWord encoded_second(Number v, VectorWord floors, Word random) {
-    constexpr int kShift = kSecondCode.dropped - 16;
-    const Vector floor = from_bits(high_half(floors));
-    const Word x = Lanes::add(Lanes::bits(Lanes::add(v, {floor, floor, floor, floor})), random);
-    const VectorWord one = word((1u << kShift) * 0x10001u);
-    const VectorWord even = Halves::max(Halves::sub(Halves::high(x.a, x.c), floors), one);
-    const VectorWord odd = Halves::max(Halves::sub(Halves::high(x.b, x.d), floors), one);
-    return merged(0xff00ffu, Halves::shift_right<kShift>(even),
-                  Halves::shift_left<8 - kShift>(odd));
-  }
+// What the int8 format's blocks need before their moments move: the scales they have and those they
+// get, and what they round with. Made for several at once, as it is little for each.
+struct BlockNumbers {
+  static constexpr std::int64_t kBlocks = 8;
 
- private:
-  // Floats of their high halves.
-  static HWY_INLINE Number spread(VectorWord even, VectorWord odd) {
-    return {from_bits(hn::ShiftLeft<16>(even)), from_bits(hn::ShiftLeft<16>(odd)),
-            from_bits(high_half(even)), from_bits(high_half(odd))};
-  }
-  static HWY_INLINE Vector with_sign(VectorWord magnitude, Vector a) {
-    return from_bits(hn::OrAnd(magnitude, bits_of(a), word(0x80000000u)));
-  }
+  HWY_ALIGN float beta1[kBlocks];  // takes in the step of the first moments
+  HWY_ALIGN float inverse[kBlocks];
+  HWY_ALIGN std::uint32_t least[kBlocks];  // second moment, in both halves
+  HWY_ALIGN std::uint32_t new_least[kBlocks];
+  HWY_ALIGN std::uint32_t first_dice[kBlocks];
+  HWY_ALIGN std::uint32_t second_dice[kBlocks];
+  HWY_ALIGN std::uint16_t scales[kBlocks];  // both, as a block has them
 };
 
-// A block's moments while its scales are not known.
-struct NewMoments {
-  HWY_INLINE void keep(std::int64_t w, Number m, Number v) {
-    keep_in(first_, w, m);
-    keep_in(second_, w, v);
+// The largest of each block, of first moments in steps, codes of second ones and gradients: first
+// as 16 bytes that have it among them.
+struct LargestOfBlocks {
+  using Parts = std::uint32_t[BlockNumbers::kBlocks][4];
+  HWY_ALIGN Parts first = {};
+  HWY_ALIGN Parts second = {};
+  HWY_ALIGN Parts gradient = {};
+
+  template <class Gradient>
+  HWY_INLINE void see(std::int64_t i, const std::uint8_t* first_codes,
+                      const std::uint8_t* second_codes, const Gradient* gradients) {
+    const hn::Repartition<std::int8_t, Words> offsets;
+    const auto zero = hn::Set(Bytes(), kFirstZero);
+    keep(Bytes(), first[i], first_codes, [&](auto x) HWY_ATTR {
+      return hn::BitCast(Bytes(), hn::Abs(hn::BitCast(offsets, hn::Xor(x, zero))));
+    });
+    keep(Bytes(), second[i], second_codes, [](auto x) HWY_ATTR { return x; });
+    see_gradient(gradient[i], gradients);
   }
-  HWY_INLINE Number first(std::int64_t w) const { return kept_in(first_, w); }
-  HWY_INLINE Number second(std::int64_t w) const { return kept_in(second_, w); }
 
  private:
-  using Vectors = float[4][kBlockWords];
-  static HWY_INLINE void keep_in(Vectors& to, std::int64_t w, Number x) {
-    hn::Store(x.a, Floats(), to[0] + w);
-    hn::Store(x.b, Floats(), to[1] + w);
-    hn::Store(x.c, Floats(), to[2] + w);
-    hn::Store(x.d, Floats(), to[3] + w);
+  using Bytes = hn::Repartition<std::uint8_t, Words>;
+
+  static HWY_INLINE void see_gradient(std::uint32_t* to, const bf16* gradients) {
+    const Halves::Unsigned d;
+    const auto magnitude = hn::Set(d, 0x7fff);
+    keep(d, to, reinterpret_cast<const std::uint16_t*>(gradients),
+         [&](auto x) HWY_ATTR { return hn::And(x, magnitude); });
   }
-  static HWY_INLINE Number kept_in(const Vectors& from, std::int64_t w) {
-    return {hn::Load(Floats(), from[0] + w), hn::Load(Floats(), from[1] + w),
-            hn::Load(Floats(), from[2] + w), hn::Load(Floats(), from[3] + w)};
+  static HWY_INLINE void see_gradient(std::uint32_t* to, const float* gradients) {
+    const auto magnitude = hn::Set(Words(), 0x7fffffffu);
+    keep(Words(), to, reinterpret_cast<const std::uint32_t*>(gradients),
+         [&](auto x) HWY_ATTR { return hn::And(x, magnitude); });
   }
-  HWY_ALIGN Vectors first_;
-  HWY_ALIGN Vectors second_;
+  template <class D, class Magnitude>
+  static HWY_INLINE void keep(D d, std::uint32_t* to, const hn::TFromD<D>* block,
+                              const Magnitude& magnitude) {
+    auto most = hn::Zero(d);
+    for (std::int64_t i = 0; i < kStateBlock; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+      most = hn::Max(most, magnitude(hn::LoadU(d, block + i)));
+    }
+    fold(d, most, to);
+  }
+  template <class D>
+  static HWY_INLINE void fold(D d, hn::Vec<D> v, std::uint32_t* to) {
+    if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) > 16) {
+      const hn::Half<D> half;
+      fold(half, hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), to);
+    } else {
+      hn::Store(v, d, reinterpret_cast<hn::TFromD<D>*>(to));
+    }
+  }
 };
 
 struct Int8Moments {
-  struct Floors {
-    VectorWord first, second;
-  };
-  // The bits of the largest moments seen, but for signs.
-  struct Largest {
-    VectorWord first;
-    VectorWord second;
-
-    HWY_INLINE void see(Number m, Number v) {
-      const Word x = Lanes::bit_and(Lanes::bits(m), Lanes::word(0x7fffffffu));
-      const Word y = Lanes::bit_and(Lanes::bits(v), Lanes::word(0x7fffffffu));
-      first = hn::Max(first, hn::Max(hn::Max(x.a, x.b), hn::Max(x.c, x.d)));
-      second = hn::Max(second, hn::Max(hn::Max(y.a, y.b), hn::Max(y.c, y.d)));
-    }
-  };
   std::uint8_t* first;
   std::uint8_t* second;
   std::uint8_t* scales;
-  Dice dice;
+  RoundingKey key;
+  std::uint32_t first_block;
 
   Int8Moments(const StateSpan& span, const AdamWStep& step)
       : first(static_cast<std::uint8_t*>(span.first)),
         second(static_cast<std::uint8_t*>(span.second)),
         scales(span.scales),
-        dice(span, step) {}
-  HWY_INLINE Floors floors(std::int64_t block) const {
-    return {Codes::floors(scales[2 * block]), Codes::floors(scales[2 * block + 1])};
+        key(rounding_key(step.rounding_key, span.tensor_key)),
+        first_block(static_cast<std::uint32_t>(span.first_element / kStateBlock)) {}
+
+  // Of `count` blocks from `block` on, and stores their new scales.
+  template <class Gradient>
+  HWY_INLINE void prepare(std::int64_t block, std::int64_t count, const Gradient* gradient,
+                          float gradient_scale, const AdamWStep& step, LargestOfBlocks& largest,
+                          BlockNumbers& to) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t at = (block + i) * kStateBlock;
+      largest.see(i, first + at, second + at, gradient + at);
+    }
+    const auto bytes = static_cast<std::size_t>(2 * count);
+    std::memcpy(to.scales, scales + 2 * block, bytes);
+    for (std::int64_t i = 0; i < BlockNumbers::kBlocks; i += block_lanes()) {
+      make_numbers<Gradient>(i, block, gradient_scale, step, largest, to);
+    }
+    std::memcpy(scales + 2 * block, to.scales, bytes);
   }
-  HWY_INLINE void store_scales(std::int64_t block, const Largest& largest) const {
-    scales[2 * block] = block_scale(kFirstCode, largest_lane(largest.first));
-    scales[2 * block + 1] = block_scale(kSecondCode, largest_lane(largest.second));
+
+  // First moments are in steps.
+  HWY_INLINE void load(Place at, std::uint32_t least, Number& m, Number& v) const {
+    m = decoded_first(load_words(first + at.code()));
+    v = decoded_second(load_words(second + at.code()), word(least));
   }
-  HWY_INLINE void load(Place at, Floors floors, Number& m, Number& v) const {
-    m = Codes::decoded_first(load_words(first + at.code()), floors.first);
-    v = Codes::decoded_second(load_words(second + at.code()), floors.second);
-  }
-  HWY_INLINE void store(Place at, Floors floors, Number m, Number v) const {
-    const Dice::Rolled random = dice.roll(at);
-    store_words(Codes::encoded_first(m, floors.first, Dice::for_first<kFirstCode.dropped>(random)),
-                first + at.code());
-    store_words(
-        Codes::encoded_second(v, floors.second, Dice::for_second<kSecondCode.dropped>(random)),
-        second + at.code());
+  HWY_INLINE void store(Place at, const BlockNumbers& numbers, std::int64_t i, Number m,
+                        Number v) const {
+    store_words(encoded_first(at, m, numbers.inverse[i], numbers.first_dice[i]), first + at.code());
+    store_words(encoded_second(at, v, word(numbers.new_least[i]), numbers.second_dice[i]),
+                second + at.code());
   }
   // What store() made of blocks that have no numbers means nothing.
   HWY_INLINE void clear_without_scale(std::int64_t block) const {
     const std::int64_t code = block * kStateBlock;
-    if (HWY_UNLIKELY(scales[2 * block] == kNoScale)) std::memset(first + code, 0, kStateBlock);
+    if (HWY_UNLIKELY(scales[2 * block] == kNoScale)) {
+      std::memset(first + code, kFirstZero, kStateBlock);
+    }
     if (HWY_UNLIKELY(scales[2 * block + 1] == kNoScale)) {
-      std::memset(second + code, 0, kStateBlock);
+      std::memset(second + code, kSecondNan, kStateBlock);
     }
   }
 
  private:
-  static HWY_INLINE std::uint32_t largest_lane(VectorWord words) {
-    return hn::GetLane(hn::MaxOfLanes(Words(), words));
+  using BlockWords = hn::CappedTag<std::uint32_t, BlockNumbers::kBlocks>;
+  using BlockFloats = hn::RebindToFloat<BlockWords>;
+  using BlockIntegers = hn::RebindToSigned<BlockWords>;
+  using BlockWord = hn::Vec<BlockWords>;
+  using BlockFloat = hn::Vec<BlockFloats>;
+
+  static HWY_INLINE std::int64_t block_lanes() {
+    return static_cast<std::int64_t>(hn::Lanes(BlockWords()));
+  }
+
+  // For as many blocks as a vector has lanes, from the i-th on.
+  template <class Gradient>
+  HWY_INLINE void make_numbers(std::int64_t i, std::int64_t block, float gradient_scale,
+                               const AdamWStep& step, const LargestOfBlocks& largest,
+                               BlockNumbers& to) const {
+    const BlockWords words;
+    const BlockFloats floats;
+    const hn::Rebind<std::uint16_t, BlockWords> shorts;
+    const auto number = [&](float x) HWY_ATTR { return hn::Set(floats, x); };
+    const auto power = [&](BlockWord exponent)
+                           HWY_ATTR { return hn::BitCast(floats, hn::ShiftLeft<23>(exponent)); };
+    const BlockWord both = hn::PromoteTo(words, hn::Load(shorts, to.scales + i));
+    const BlockWord first_from = hn::And(both, hn::Set(words, 0xffu));
+    const BlockWord second_from = hn::ShiftRight<8>(both);
+
+    const BlockFloat beta1 = hn::Mul(number(step.beta1), power(first_from));
+    const BlockFloat g = hn::Mul(hn::BitCast(floats, gradient_bits<Gradient>(largest.gradient[i])),
+                                 number(gradient_scale));
+    const BlockFloat m = hn::ConvertTo(
+        floats, hn::BitCast(BlockIntegers(),
+                            hn::And(largest_byte(largest.first[i]), hn::Set(words, 0xffu))));
+    const BlockWord second_code = hn::And(largest_byte(largest.second[i]), hn::Set(words, 0xffu));
+    const BlockFloat v = hn::BitCast(floats, hn::Add(hn::ShiftLeft<23>(second_from),
+                                                     hn::ShiftLeft<kSecondDropped>(second_code)));
+    const BlockFloat new_m = hn::MulAdd(beta1, m, hn::Mul(number(step.one_minus_beta1), g));
+    const BlockFloat new_v =
+        hn::MulAdd(number(step.beta2), v, hn::Mul(number(step.one_minus_beta2), hn::Mul(g, g)));
+    const BlockWord first_to = scale_of(new_m, kFirstRoom, kFirstOctaves, kLeastStep);
+    const BlockWord second_to = scale_of(new_v, 1u << kSecondDropped, kSecondOctaves, 1);
+
+    const BlockWord blocks = hn::Iota(words, first_block + static_cast<std::uint32_t>(block + i));
+    const BlockWord random = scramble<OneVector<BlockWords>>(
+        hn::Add(hn::Mul(blocks, hn::Set(words, kElementFactor)), hn::Set(words, key.start)),
+        key.middle);
+    const BlockWord halves = hn::Set(words, 0x10001u << 7);
+    hn::Store(beta1, floats, to.beta1 + i);
+    hn::Store(power(hn::Sub(hn::Set(words, 254u + kFractionBits), first_to)), floats,
+              to.inverse + i);
+    hn::Store(hn::Mul(second_from, halves), words, to.least + i);
+    hn::Store(hn::Mul(second_to, halves), words, to.new_least + i);
+    hn::Store(hn::ShiftRight<32 - kFractionBits>(random), words, to.first_dice + i);
+    hn::Store(hn::And(random, hn::Set(words, (1u << kSecondDropped) - 1)), words,
+              to.second_dice + i);
+    hn::Store(hn::TruncateTo(shorts, hn::Or(first_to, hn::ShiftLeft<8>(second_to))), shorts,
+              to.scales + i);
+  }
+
+  // first_scale() and second_scale().
+  static HWY_INLINE BlockWord scale_of(BlockFloat largest, std::uint32_t room, int octaves,
+                                       int least) {
+    const BlockIntegers d;
+    const BlockWord magnitude =
+        hn::And(hn::BitCast(BlockWords(), largest), hn::Set(BlockWords(), 0x7fffffffu));
+    const auto exponent =
+        hn::BitCast(d, hn::ShiftRight<23>(hn::Add(magnitude, hn::Set(BlockWords(), room))));
+    const auto scale = hn::Max(hn::Sub(exponent, hn::Set(d, octaves)), hn::Set(d, least));
+    const auto none = hn::Set(d, int{kNoScale});
+    return hn::BitCast(BlockWords(), hn::IfThenElse(hn::Lt(exponent, none), scale, none));
+  }
+
+  // In the lowest of each lane's bytes, halves or in all of it; above is anything.
+  template <class T, class Number>
+  static HWY_INLINE BlockWord largest_of(const std::uint32_t (&parts)[4], Number&& within) {
+    const BlockWords words;
+    const hn::Repartition<T, BlockWords> d;
+    BlockWord a, b, c, e;
+    hn::LoadInterleaved4(words, parts, a, b, c, e);
+    const auto max = [&](BlockWord x, BlockWord y) HWY_ATTR {
+      return hn::BitCast(words, hn::Max(hn::BitCast(d, x), hn::BitCast(d, y)));
+    };
+    return within(max(max(a, b), max(c, e)), max);
+  }
+  static HWY_INLINE BlockWord largest_byte(const std::uint32_t (&parts)[4]) {
+    return largest_of<std::uint8_t>(parts, [](BlockWord x, const auto& max) HWY_ATTR {
+      x = max(x, hn::ShiftRight<16>(x));
+      return max(x, hn::ShiftRight<8>(x));
+    });
+  }
+  template <class Gradient>
+  static HWY_INLINE BlockWord gradient_bits(const std::uint32_t (&parts)[4]) {
+    if constexpr (std::is_same_v<Gradient, bf16>) {
+      return largest_of<std::uint16_t>(parts, [](BlockWord x, const auto& max) HWY_ATTR {
+        return hn::ShiftLeft<16>(max(x, hn::ShiftRight<16>(x)));
+      });
+    } else {
+      return largest_of<std::uint32_t>(parts, [](BlockWord x, const auto&) HWY_ATTR { return x; });
+    }
+  }
+
+  // BlockDice::turn() of the elements in each of four vectors, where they are added.
+  struct Turns {
+    std::uint32_t first[4][kBlockWords];
+    std::uint32_t second[4][kBlockWords];
+
+    constexpr Turns() : first(), second() {
+      for (std::int64_t i = 0; i < kStateBlock; ++i) {
+        const std::int64_t vector = code_index(i) % 4;
+        const std::int64_t lane = code_index(i) / 4;
+        first[vector][lane] = kWholeNumbers | BlockDice::turn(i) << (kFractionBits - 7);
+        second[vector][lane] = BlockDice::turn(i) << (kSecondDropped - 7);
+      }
+    }
+  };
+  static HWY_INLINE const Turns& turns() {
+    alignas(64) static constexpr Turns kTurns;
+    return kTurns;
+  }
+  static HWY_INLINE Word turned(const std::uint32_t (&turns)[4][kBlockWords], Place at,
+                                std::uint32_t dice) {
+    const auto one = [&](int vector) HWY_ATTR {
+      return hn::Xor(hn::Load(Words(), turns[vector] + at.word), word(dice));
+    };
+    return {one(0), one(1), one(2), one(3)};
+  }
+
+  // A byte beside the exponent of 2^23 is that number and 2^23.
+  static HWY_INLINE Number decoded_first(VectorWord codes) {
+    const VectorWord exponent = word(0x4b000000u);
+    const VectorWord byte = word(0xffu);
+    return Lanes::sub({from_bits(hn::OrAnd(exponent, codes, byte)),
+                       from_bits(hn::OrAnd(exponent, hn::ShiftRight<8>(codes), byte)),
+                       from_bits(hn::OrAnd(exponent, hn::ShiftRight<16>(codes), byte)),
+                       from_bits(hn::Or(exponent, hn::ShiftRight<24>(codes)))},
+                      Lanes::number(0x1p23f + kFirstZero));
+  }
+  static HWY_INLINE VectorWord encoded_first(Place at, Number m, float inverse,
+                                             std::uint32_t dice) {
+    const Word random = turned(turns().first, at, dice);
+    const Word x = Lanes::bits(Lanes::fma(
+        m, Lanes::number(inverse),
+        {from_bits(random.a), from_bits(random.b), from_bits(random.c), from_bits(random.d)}));
+    const VectorWord low =
+        merged(0xffu, hn::ShiftRight<kFractionBits>(x.a), hn::ShiftRight<kFractionBits - 8>(x.b));
+    const VectorWord high = merged(0xff0000u, hn::ShiftLeft<16 - kFractionBits>(x.c),
+                                   hn::ShiftLeft<24 - kFractionBits>(x.d));
+    return merged(0xffffu, low, high);
+  }
+
+  // Of second moments the low 16 bits are zero, or do not matter after the random ones are added:
+  // so it is done on halves, where the elements that are 64 apart lie side by side.
+  static HWY_INLINE Number decoded_second(VectorWord codes, VectorWord least) {
+    constexpr int kShift = kSecondDropped - 16;
+    const VectorWord mask = word((0xffu << kShift) * 0x10001u);
+    const VectorWord even = Halves::add(hn::And(hn::ShiftLeft<kShift>(codes), mask), least);
+    const VectorWord odd = Halves::add(hn::And(hn::ShiftRight<8 - kShift>(codes), mask), least);
+    return {from_bits(hn::ShiftLeft<16>(even)), from_bits(hn::ShiftLeft<16>(odd)),
+            from_bits(high_half(even)), from_bits(high_half(odd))};
+  }
+  static HWY_INLINE VectorWord encoded_second(Place at, Number v, VectorWord least,
+                                              std::uint32_t dice) {
+    constexpr int kShift = kSecondDropped - 16;
+    const Word x = Lanes::add(Lanes::bits(v), turned(turns().second, at, dice));
+    const VectorWord even = Halves::sub_to_zero(Halves::high(x.a, x.c), least);
+    const VectorWord odd = Halves::sub_to_zero(Halves::high(x.b, x.d), least);
+    return merged(0xff00ffu, hn::ShiftRight<kShift>(even), hn::ShiftLeft<8 - kShift>(odd));
   }
 };

@@ -98,10 +98,10 @@ HWY_INLINE void move_masters(const AllPlanes& planes, Place at, Number m, Number
 }
 
 template <class AllPlanes>
-HWY_INLINE void move_moments(const AllPlanes& planes, Place at, Number& m, Number& v) {
+HWY_INLINE void move_moments(const AllPlanes& planes, float beta1, Place at, Number& m, Number& v) {
   const AdamWStep& s = planes.step;
   const Number g = planes.template load_gradient<ByTurns>(at.element());
-  adam_moments<Lanes>(s.beta1, s.one_minus_beta1, s.beta2, s.one_minus_beta2, g, m, v);
+  adam_moments<Lanes>(beta1, s.one_minus_beta1, s.beta2, s.one_minus_beta2, g, m, v);
 }
 
 template <class Weight, class Gradient>
@@ -114,7 +114,7 @@ void update_bf16(const StateSpan& span, const AdamWStep& step, float scale) {
       const Place at{block, w};
       Number m, v;
       moments.load(at, m, v);
-      move_moments(planes, at, m, v);
+      move_moments(planes, step.beta1, at, m, v);
       const Number root = Lanes::sqrt(v);
       moments.store(at, m, v);
       move_masters(planes, at, m, root);
@@ -122,43 +122,27 @@ void update_bf16(const StateSpan& span, const AdamWStep& step, float scale) {
   }
 }
 
-// New moments wait in the first-level cache until the largest of their block are known, and those
-// of other blocks with them: a block's codes need not wait for the way to its scales then.
 template <class Weight, class Gradient>
 void update_int8(const StateSpan& span, const AdamWStep& step, float scale) {
-  constexpr std::int64_t kBatch = 4;
   const Planes<Weight, Gradient, AdamWStep> planes(span, step, scale);
   const Int8Moments moments(span, step);
-  NewMoments waiting[kBatch];
+  LargestOfBlocks largest;
+  BlockNumbers numbers = {};
   const std::int64_t blocks = span.count / kStateBlock;
-  for (std::int64_t batch = 0; batch < blocks; batch += kBatch) {
-    const std::int64_t end = HWY_MIN(batch + kBatch, blocks);
-    for (std::int64_t block = batch; block < end; ++block) {
-      NewMoments& to = waiting[block - batch];
-      const Int8Moments::Floors floors = moments.floors(block);
-      Int8Moments::Largest largest{word(0), word(0)};
+  for (std::int64_t start = 0; start < blocks; start += BlockNumbers::kBlocks) {
+    const std::int64_t count = HWY_MIN(BlockNumbers::kBlocks, blocks - start);
+    moments.prepare(start, count, planes.gradient, scale, planes.step, largest, numbers);
+    for (std::int64_t i = 0; i < count; ++i) {
       for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
-        const Place at{block, w};
+        const Place at{start + i, w};
         Number m, v;
-        moments.load(at, floors, m, v);
-        move_moments(planes, at, m, v);
-        largest.see(m, v);
-        to.keep(w, m, v);
-      }
-      moments.store_scales(block, largest);
-    }
-    for (std::int64_t block = batch; block < end; ++block) {
-      const NewMoments& from = waiting[block - batch];
-      const Int8Moments::Floors floors = moments.floors(block);
-      for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
-        const Place at{block, w};
-        const Number m = from.first(w);
-        const Number v = from.second(w);
+        moments.load(at, numbers.least[i], m, v);
+        move_moments(planes, numbers.beta1[i], at, m, v);
         const Number root = Lanes::sqrt(v);
-        moments.store(at, floors, m, v);
+        moments.store(at, numbers, i, m, v);
         move_masters(planes, at, m, root);
       }
-      moments.clear_without_scale(block);
+      moments.clear_without_scale(start + i);
     }
   }
 }
@@ -197,6 +181,7 @@ struct PaddedBlock {
     padded.weight = copied(0, span.weight, size_of(span.weight_type) * span.count);
     padded.low = static_cast<std::int16_t*>(copied(1, span.low, 2 * span.count));
     if (span.format == StateFormat::int8) {
+      std::memset(planes[2], kFirstZero, kStateBlock);
       padded.first = gathered(2, span.first, span.count);
       padded.second = gathered(3, span.second, span.count);
     } else {

@@ -19,7 +19,6 @@ struct Scalar {
 
   static __device__ float number(float x) { return x; }
   static __device__ float add(float a, float b) { return __fadd_rn(a, b); }
-  static __device__ float sub(float a, float b) { return __fsub_rn(a, b); }
   static __device__ float mul(float a, float b) { return __fmul_rn(a, b); }
   static __device__ float div(float a, float b) { return __fdiv_rn(a, b); }
   static __device__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
@@ -28,32 +27,16 @@ struct Scalar {
 
   static __device__ unsigned word(unsigned x) { return x; }
   static __device__ unsigned bits(float a) { return __float_as_uint(a); }
-  static __device__ float from_bits(unsigned a) { return __uint_as_float(a); }
   static __device__ unsigned add(unsigned a, unsigned b) { return a + b; }
-  static __device__ unsigned sub(unsigned a, unsigned b) { return a - b; }
   static __device__ unsigned mul(unsigned a, unsigned b) { return a * b; }
-  static __device__ unsigned max(unsigned a, unsigned b) { return ::max(a, b); }
   static __device__ unsigned bit_and(unsigned a, unsigned b) { return a & b; }
-  static __device__ unsigned bit_or(unsigned a, unsigned b) { return a | b; }
   static __device__ unsigned bit_xor(unsigned a, unsigned b) { return a ^ b; }
   static __device__ unsigned zero_unless_below(unsigned x, unsigned limit, unsigned a) {
     return x < limit ? a : 0;
   }
-  static __device__ unsigned select(unsigned mask, unsigned a, unsigned b) {
-    return (a & mask) | (b & ~mask);
-  }
-  static __device__ float with_sign(float magnitude, float a) { return copysignf(magnitude, a); }
-  template <int kBits>
-  static __device__ unsigned shift_left(unsigned a) {
-    return a << kBits;
-  }
   template <int kBits>
   static __device__ unsigned shift_right(unsigned a) {
     return a >> kBits;
-  }
-  template <int kBits>
-  static __device__ unsigned shift_right_signed(unsigned a) {
-    return static_cast<unsigned>(static_cast<int>(a) >> kBits);
   }
 };
 
@@ -101,7 +84,7 @@ struct Planes {
   }
 };
 
-// random_bits() of the span's elements.
+// random_bits() of the span's elements, or of its blocks.
 struct Dice {
   unsigned start = 0;
   unsigned middle = 0;
@@ -110,7 +93,9 @@ struct Dice {
   static Dice of(const StateSpan& span, const S& step) {
     if constexpr (std::is_same_v<S, AdamWStep>) {
       const RoundingKey key = rounding_key(step.rounding_key, span.tensor_key);
-      const auto first = static_cast<unsigned>(span.first_element);
+      const bool blocks = span.format == StateFormat::int8;
+      const auto first =
+          static_cast<unsigned>(blocks ? span.first_element / kStateBlock : span.first_element);
       return {first * kElementFactor + key.start, key.middle};
     } else {
       return {};
@@ -120,7 +105,10 @@ struct Dice {
   __device__ unsigned roll(std::int64_t i) const {
     return scramble<Scalar>((static_cast<unsigned>(i) & ~64u) * kElementFactor + start, middle);
   }
-  // What its moments round with.
+  __device__ unsigned roll_block(std::int64_t block) const {
+    return scramble<Scalar>(static_cast<unsigned>(block) * kElementFactor + start, middle);
+  }
+  // What an element's moments round with.
   __device__ static unsigned for_first(unsigned random, bool second_of_two, int bits) {
     return second_of_two ? lowest_bits(random, bits) : highest_bits(random, bits);
   }
@@ -257,6 +245,13 @@ struct Four {
   }
 };
 
+// encode_first().
+__device__ unsigned first_code(float m, std::uint8_t scale, unsigned random) {
+  if (scale == kNoScale) return kFirstZero;
+  const float sum = __fmaf_rn(m, first_inverse(scale), __uint_as_float(kWholeNumbers + random));
+  return __float_as_uint(sum) >> kFractionBits & 0xff;
+}
+
 // The int8 format: a warp a block, a thread a word of codes.
 template <class W, class G>
 __global__ void __launch_bounds__(kThreads)
@@ -277,58 +272,56 @@ __global__ void __launch_bounds__(kThreads)
   four.load(planes.gradient, gradient);
   const unsigned firsts = four.load_codes(planes.first);
   const unsigned seconds = four.load_codes(planes.second);
-  const unsigned first_floor = static_cast<unsigned>(scales[2 * block]) << 23;
-  const unsigned second_floor = static_cast<unsigned>(scales[2 * block + 1]) << 23;
-  float m[4] = {
-      decoded_first<Scalar, 0>(firsts, first_floor), decoded_first<Scalar, 1>(firsts, first_floor),
-      decoded_first<Scalar, 2>(firsts, first_floor), decoded_first<Scalar, 3>(firsts, first_floor)};
-  float v[4] = {decoded_second<Scalar, 0>(seconds, second_floor),
-                decoded_second<Scalar, 1>(seconds, second_floor),
-                decoded_second<Scalar, 2>(seconds, second_floor),
-                decoded_second<Scalar, 3>(seconds, second_floor)};
-  unsigned most_first = 0;
+  const std::uint8_t second_from = scales[2 * block + 1];
+  step.beta1 = __fmul_rn(step.beta1, first_step(scales[2 * block]));
+
+  float m[4];
+  float v[4];
+  int most_first = 0;
   unsigned most_second = 0;
+  unsigned most_gradient = 0;
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     // Behind the span's end codes may be anything.
-    if (four.index(k) >= count) m[k] = v[k] = 0;
+    const bool there = four.index(k) < count;
+    const unsigned first = there ? firsts >> 8 * k & 0xff : kFirstZero;
+    const unsigned second = there ? seconds >> 8 * k & 0xff : 0;
+    m[k] = first_in_steps(static_cast<std::uint8_t>(first));
+    v[k] = decode_second(static_cast<std::uint8_t>(second), second_from);
+    most_first = max(most_first, abs(static_cast<int>(first) - kFirstZero));
+    most_second = max(most_second, second);
+    most_gradient = max(most_gradient, __float_as_uint(widen(gradient[k])) & 0x7fffffffu);
+  }
+  float largest_m = static_cast<float>(__reduce_max_sync(0xffffffffu, most_first));
+  float largest_v = decode_second(
+      static_cast<std::uint8_t>(__reduce_max_sync(0xffffffffu, most_second)), second_from);
+  const float largest_gradient = __uint_as_float(__reduce_max_sync(0xffffffffu, most_gradient));
+  adam_moments<Scalar>(step.beta1, step.one_minus_beta1, step.beta2, step.one_minus_beta2,
+                       __fmul_rn(largest_gradient, now.gradient_scale), largest_m, largest_v);
+  const std::uint8_t first_to = first_scale(largest_m);
+  const std::uint8_t second_to = second_scale(largest_v);
+
+  const unsigned random = dice.roll_block(block);
+  unsigned first_codes = 0;
+  unsigned second_codes = 0;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
     float p = load_master(weight[k], low[k]);
     apply<Scalar>(step, p, __fmul_rn(widen(gradient[k]), now.gradient_scale), m[k], v[k]);
     store_master(p, weight[k], low[k]);
-    if (four.index(k) >= count) continue;
-    most_first = max(most_first, __float_as_uint(m[k]) & 0x7fffffffu);
-    most_second = max(most_second, __float_as_uint(v[k]) & 0x7fffffffu);
+    const unsigned turn = __brev(static_cast<unsigned>(four.index(k) - start)) >> 25;
+    const unsigned first_random = highest_bits(random, kFractionBits) ^ turn << (kFractionBits - 7);
+    const unsigned second_random =
+        lowest_bits(random, kSecondDropped) ^ turn << (kSecondDropped - 7);
+    first_codes |= first_code(m[k], first_to, first_random) << 8 * k;
+    second_codes |= encode_second(v[k], second_to, second_random) << 8 * k;
   }
-  const std::uint8_t first_scale =
-      block_scale(kFirstCode, __reduce_max_sync(0xffffffffu, most_first));
-  const std::uint8_t second_scale =
-      block_scale(kSecondCode, __reduce_max_sync(0xffffffffu, most_second));
-  const unsigned first_from = static_cast<unsigned>(first_scale) << 23;
-  const unsigned second_from = static_cast<unsigned>(second_scale) << 23;
-  const unsigned even = dice.roll(four.index(0));
-  const unsigned odd = dice.roll(four.index(1));
-  const auto first_random = [&](int k) {
-    return Dice::for_first(k % 2 == 0 ? even : odd, k >= 2, kFirstCode.dropped);
-  };
-  const auto second_random = [&](int k) {
-    return Dice::for_second(k % 2 == 0 ? even : odd, k >= 2, kSecondCode.dropped);
-  };
-  const unsigned first_codes =
-      gathered<Scalar>(encoded_first<Scalar, 0>(m[0], first_from, first_random(0)),
-                       encoded_first<Scalar, 1>(m[1], first_from, first_random(1)),
-                       encoded_first<Scalar, 2>(m[2], first_from, first_random(2)),
-                       encoded_first<Scalar, 3>(m[3], first_from, first_random(3)));
-  const unsigned second_codes =
-      gathered<Scalar>(encoded_second<Scalar, 0>(v[0], second_from, second_random(0)),
-                       encoded_second<Scalar, 1>(v[1], second_from, second_random(1)),
-                       encoded_second<Scalar, 2>(v[2], second_from, second_random(2)),
-                       encoded_second<Scalar, 3>(v[3], second_from, second_random(3)));
   if (four.lane == 0) {
-    scales[2 * block] = first_scale;
-    scales[2 * block + 1] = second_scale;
+    scales[2 * block] = first_to;
+    scales[2 * block + 1] = second_to;
   }
-  four.store_codes(planes.first, first_scale == kNoScale ? 0 : first_codes);
-  four.store_codes(planes.second, second_scale == kNoScale ? 0 : second_codes);
+  four.store_codes(planes.first, first_codes);
+  four.store_codes(planes.second, second_codes);
   four.store(planes.weight, weight);
   if constexpr (kSplit) four.store(planes.low, low);
 }

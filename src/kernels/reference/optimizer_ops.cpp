@@ -111,34 +111,50 @@ void update_bf16(const StateSpan& span, const Step& step, float scale, RoundingK
   }
 }
 
-// A block is updated as a whole before it is stored: its new scales are those of its new largest.
+// The largest moments a block can get: those of its largest moments and its largest gradient.
+Parameter largest_after(const StateSpan& span, const AdamWStep& whole_steps, float scale,
+                        std::int64_t start, std::int64_t end) {
+  const auto* first = static_cast<const std::uint8_t*>(span.first);
+  const auto* second = static_cast<const std::uint8_t*>(span.second);
+  float most_first = 0;
+  std::uint8_t most_second = 0;
+  std::uint32_t most_gradient = 0;  // bits: a NaN is larger than all numbers
+  for (std::int64_t i = start; i < end; ++i) {
+    const float gradient = std::abs(load(span.gradient, span.gradient_type, i));
+    most_gradient = std::max(most_gradient, std::bit_cast<std::uint32_t>(gradient));
+    most_first =
+        std::max(most_first, std::abs(first_in_steps(first[start + code_index(i - start)])));
+    most_second = std::max(most_second, second[start + code_index(i - start)]);
+  }
+  Parameter at{0, most_first,
+               decode_second(most_second, span.scales[2 * (start / kStateBlock) + 1])};
+  apply(whole_steps, std::bit_cast<float>(most_gradient) * scale, at);
+  return at;
+}
+
 // Codes of elements behind the span's last are left as they are.
-void update_int8(const StateSpan& span, const Step& step, float scale, RoundingKey key) {
+void update_int8(const StateSpan& span, const AdamWStep& step, float scale, RoundingKey key) {
   auto* first = static_cast<std::uint8_t*>(span.first);
   auto* second = static_cast<std::uint8_t*>(span.second);
   for (std::int64_t start = 0; start < span.count; start += kStateBlock) {
     const std::int64_t end = std::min(start + kStateBlock, span.count);
     std::uint8_t* scales = span.scales + 2 * (start / kStateBlock);
-    Parameter block[kStateBlock];
-    std::uint32_t largest_first = 0;
-    std::uint32_t largest_second = 0;
+    AdamWStep whole_steps = step;
+    whole_steps.beta1 *= first_step(scales[0]);
+    const Parameter largest = largest_after(span, whole_steps, scale, start, end);
+    const std::uint8_t first_to = first_scale(largest.m);
+    const std::uint8_t second_to = second_scale(largest.v);
+    const BlockDice dice(key, (span.first_element + start) / kStateBlock);
     for (std::int64_t i = start; i < end; ++i) {
-      Parameter& at = block[i - start];
-      at.m = decode_first(first[start + code_index(i - start)], scales[0]);
-      at.v = decode_second(second[start + code_index(i - start)], scales[1]);
-      step_element(span, step, scale, i, at);
-      largest_first = std::max(largest_first, std::bit_cast<std::uint32_t>(std::abs(at.m)));
-      largest_second = std::max(largest_second, std::bit_cast<std::uint32_t>(std::abs(at.v)));
+      std::uint8_t& first_code = first[start + code_index(i - start)];
+      std::uint8_t& second_code = second[start + code_index(i - start)];
+      Parameter at{0, first_in_steps(first_code), decode_second(second_code, scales[1])};
+      step_element(span, whole_steps, scale, i, at);
+      first_code = encode_first(at.m, first_to, dice.first(i - start));
+      second_code = encode_second(at.v, second_to, dice.second(i - start));
     }
-    scales[0] = block_scale(kFirstCode, largest_first);
-    scales[1] = block_scale(kSecondCode, largest_second);
-    for (std::int64_t i = start; i < end; ++i) {
-      const Parameter& at = block[i - start];
-      const ElementDice dice(key, span.first_element + i);
-      const std::int64_t code = start + code_index(i - start);
-      first[code] = encode_first(at.m, scales[0], dice.first(kFirstCode.dropped));
-      second[code] = encode_second(at.v, scales[1], dice.second(kSecondCode.dropped));
-    }
+    scales[0] = first_to;
+    scales[1] = second_to;
   }
 }
 
@@ -153,7 +169,7 @@ void ReferenceOptimizerOps::update(const StateSpan& span, const Step& step,
   if (span.format == StateFormat::bf16) {
     update_bf16(span, step, scale->gradient_scale, key);
   } else {
-    update_int8(span, step, scale->gradient_scale, key);
+    update_int8(span, std::get<AdamWStep>(step), scale->gradient_scale, key);
   }
 }
 
