@@ -76,27 +76,27 @@ constexpr bf16 round_at_random(float value, std::uint32_t random) {
 }
 
 // Int8: what the elements of a block of kStateBlock round with. They share random bits, of which
-// each turns over others: so each rounds up as often as it must, no two of them by the same number,
-// and of all a block's errors together little is left.
+// each turns over others: so each rounds up as often as it must, and of all a block's errors
+// together little is left. Two that lie 64 apart round with the same number.
 struct BlockDice {
   std::uint32_t bits = 0;
 
   // The block is counted from the tensor's start.
   constexpr BlockDice(RoundingKey key, std::int64_t block)
       : bits(scrambled(key, static_cast<std::uint32_t>(block))) {}
-  // Seven bits, those of the element's place in reverse.
+  // Six bits, those of the element's place in reverse.
   static constexpr std::uint32_t turn(std::int64_t in_block) {
     std::uint32_t reverse = 0;
-    for (int bit = 0; bit < 7; ++bit) {
-      reverse |= static_cast<std::uint32_t>(in_block >> bit & 1) << (6 - bit);
+    for (int bit = 0; bit < 6; ++bit) {
+      reverse |= static_cast<std::uint32_t>(in_block >> bit & 1) << (5 - bit);
     }
     return reverse;
   }
   constexpr std::uint32_t first(std::int64_t in_block) const {
-    return highest_bits(bits, 15) ^ turn(in_block) << 8;
+    return highest_bits(bits, 15) ^ turn(in_block) << 9;
   }
   constexpr std::uint32_t second(std::int64_t in_block) const {
-    return lowest_bits(bits, 20) ^ turn(in_block) << 13;
+    return lowest_bits(bits, 20) ^ turn(in_block) << 14;
   }
 };
 

@@ -19,6 +19,7 @@ namespace ebb::kernels {
 //   v = fma(beta2, v, one_minus_beta2 * (g * g))
 //   d = fma(sqrt(v), inverse_root_correction2, epsilon)
 //   p = fma(-step_size, m / d, p * decay_factor)
+// The int8 format has m as a number of its block's steps, and beta1 * step for beta1.
 struct AdamWStep {
   float beta1 = 0.9f;
   float one_minus_beta1 = 0.1f;

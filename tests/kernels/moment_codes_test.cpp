@@ -197,9 +197,9 @@ TEST(BlockDice, AreEvenAndApart) {
     EXPECT_LT(std::abs(product) * 12 / std::sqrt(static_cast<double>(kBlocks)), 5) << place;
   }
   const BlockDice dice(key, 11);
-  std::vector<int> seen(128);
-  for (std::int64_t i = 0; i < 128; ++i) ++seen.at(dice.first(i) >> 8);
-  EXPECT_EQ(seen, std::vector<int>(128, 1));
+  std::vector<int> seen(64);
+  for (std::int64_t i = 0; i < 128; ++i) ++seen.at(dice.first(i) >> 9);
+  EXPECT_EQ(seen, std::vector<int>(64, 2));
 }
 
 // Neighbours, elements that share their bits, both moments of an element, and one element at two

@@ -252,16 +252,16 @@ struct Int8Moments {
     const auto power = [&](BlockWord exponent)
                            HWY_ATTR { return hn::BitCast(floats, hn::ShiftLeft<23>(exponent)); };
     const BlockWord both = hn::PromoteTo(words, hn::Load(shorts, to.scales + i));
-    const BlockWord first_from = hn::And(both, hn::Set(words, 0xffu));
+    const BlockWord byte = hn::Set(words, 0xffu);
+    const BlockWord first_from = hn::And(both, byte);
     const BlockWord second_from = hn::ShiftRight<8>(both);
 
     const BlockFloat beta1 = hn::Mul(number(step.beta1), power(first_from));
     const BlockFloat g = hn::Mul(hn::BitCast(floats, gradient_bits<Gradient>(largest.gradient[i])),
                                  number(gradient_scale));
     const BlockFloat m = hn::ConvertTo(
-        floats, hn::BitCast(BlockIntegers(),
-                            hn::And(largest_byte(largest.first[i]), hn::Set(words, 0xffu))));
-    const BlockWord second_code = hn::And(largest_byte(largest.second[i]), hn::Set(words, 0xffu));
+        floats, hn::BitCast(BlockIntegers(), hn::And(largest_byte(largest.first[i]), byte)));
+    const BlockWord second_code = hn::And(largest_byte(largest.second[i]), byte);
     const BlockFloat v = hn::BitCast(floats, hn::Add(hn::ShiftLeft<23>(second_from),
                                                      hn::ShiftLeft<kSecondDropped>(second_code)));
     const BlockFloat new_m = hn::MulAdd(beta1, m, hn::Mul(number(step.one_minus_beta1), g));
@@ -329,17 +329,16 @@ struct Int8Moments {
     }
   }
 
-  // BlockDice::turn() of the elements in each of four vectors, where they are added.
+  // BlockDice::turn() of even and odd elements, where they are added; those of a block's second
+  // half have the same.
   struct Turns {
-    std::uint32_t first[4][kBlockWords];
-    std::uint32_t second[4][kBlockWords];
+    std::uint32_t first[2][kBlockWords];
+    std::uint32_t second[2][kBlockWords];
 
     constexpr Turns() : first(), second() {
-      for (std::int64_t i = 0; i < kStateBlock; ++i) {
-        const std::int64_t vector = code_index(i) % 4;
-        const std::int64_t lane = code_index(i) / 4;
-        first[vector][lane] = kWholeNumbers | BlockDice::turn(i) << (kFractionBits - 7);
-        second[vector][lane] = BlockDice::turn(i) << (kSecondDropped - 7);
+      for (std::int64_t i = 0; i < kHalfBlock; ++i) {
+        first[i % 2][i / 2] = kWholeNumbers | BlockDice::turn(i) << (kFractionBits - 6);
+        second[i % 2][i / 2] = BlockDice::turn(i) << (kSecondDropped - 6);
       }
     }
   };
@@ -347,12 +346,11 @@ struct Int8Moments {
     alignas(64) static constexpr Turns kTurns;
     return kTurns;
   }
-  static HWY_INLINE Word turned(const std::uint32_t (&turns)[4][kBlockWords], Place at,
+  static HWY_INLINE Word turned(const std::uint32_t (&turns)[2][kBlockWords], Place at,
                                 std::uint32_t dice) {
-    const auto one = [&](int vector) HWY_ATTR {
-      return hn::Xor(hn::Load(Words(), turns[vector] + at.word), word(dice));
-    };
-    return {one(0), one(1), one(2), one(3)};
+    const VectorWord even = hn::Xor(hn::Load(Words(), turns[0] + at.word), word(dice));
+    const VectorWord odd = hn::Xor(hn::Load(Words(), turns[1] + at.word), word(dice));
+    return {even, odd, even, odd};
   }
 
   // A byte beside the exponent of 2^23 is that number and 2^23.

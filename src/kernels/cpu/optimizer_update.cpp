@@ -114,7 +114,7 @@ void update_bf16(const StateSpan& span, const AdamWStep& step, float scale) {
       const Place at{block, w};
       Number m, v;
       moments.load(at, m, v);
-      move_moments(planes, step.beta1, at, m, v);
+      move_moments(planes, planes.step.beta1, at, m, v);
       const Number root = Lanes::sqrt(v);
       moments.store(at, m, v);
       move_masters(planes, at, m, root);

@@ -309,10 +309,11 @@ __global__ void __launch_bounds__(kThreads)
     float p = load_master(weight[k], low[k]);
     apply<Scalar>(step, p, __fmul_rn(widen(gradient[k]), now.gradient_scale), m[k], v[k]);
     store_master(p, weight[k], low[k]);
-    const unsigned turn = __brev(static_cast<unsigned>(four.index(k) - start)) >> 25;
-    const unsigned first_random = highest_bits(random, kFractionBits) ^ turn << (kFractionBits - 7);
+    // BlockDice::turn()
+    const unsigned turn = __brev(static_cast<unsigned>(2 * four.lane + k % 2)) >> 26;
+    const unsigned first_random = highest_bits(random, kFractionBits) ^ turn << (kFractionBits - 6);
     const unsigned second_random =
-        lowest_bits(random, kSecondDropped) ^ turn << (kSecondDropped - 7);
+        lowest_bits(random, kSecondDropped) ^ turn << (kSecondDropped - 6);
     first_codes |= first_code(m[k], first_to, first_random) << 8 * k;
     second_codes |= encode_second(v[k], second_to, second_random) << 8 * k;
   }

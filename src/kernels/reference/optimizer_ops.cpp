@@ -112,7 +112,7 @@ void update_bf16(const StateSpan& span, const Step& step, float scale, RoundingK
 }
 
 // The largest moments a block can get: those of its largest moments and its largest gradient.
-Parameter largest_after(const StateSpan& span, const AdamWStep& whole_steps, float scale,
+Parameter largest_after(const StateSpan& span, const AdamWStep& in_steps, float gradient_scale,
                         std::int64_t start, std::int64_t end) {
   const auto* first = static_cast<const std::uint8_t*>(span.first);
   const auto* second = static_cast<const std::uint8_t*>(span.second);
@@ -126,9 +126,9 @@ Parameter largest_after(const StateSpan& span, const AdamWStep& whole_steps, flo
         std::max(most_first, std::abs(first_in_steps(first[start + code_index(i - start)])));
     most_second = std::max(most_second, second[start + code_index(i - start)]);
   }
-  Parameter at{0, most_first,
-               decode_second(most_second, span.scales[2 * (start / kStateBlock) + 1])};
-  apply(whole_steps, std::bit_cast<float>(most_gradient) * scale, at);
+  const std::uint8_t scale = span.scales[2 * (start / kStateBlock) + 1];
+  Parameter at{0, most_first, decode_second(most_second, scale)};
+  apply(in_steps, std::bit_cast<float>(most_gradient) * gradient_scale, at);
   return at;
 }
 
@@ -139,9 +139,9 @@ void update_int8(const StateSpan& span, const AdamWStep& step, float scale, Roun
   for (std::int64_t start = 0; start < span.count; start += kStateBlock) {
     const std::int64_t end = std::min(start + kStateBlock, span.count);
     std::uint8_t* scales = span.scales + 2 * (start / kStateBlock);
-    AdamWStep whole_steps = step;
-    whole_steps.beta1 *= first_step(scales[0]);
-    const Parameter largest = largest_after(span, whole_steps, scale, start, end);
+    AdamWStep in_steps = step;
+    in_steps.beta1 *= first_step(scales[0]);
+    const Parameter largest = largest_after(span, in_steps, scale, start, end);
     const std::uint8_t first_to = first_scale(largest.m);
     const std::uint8_t second_to = second_scale(largest.v);
     const BlockDice dice(key, (span.first_element + start) / kStateBlock);
@@ -149,7 +149,7 @@ void update_int8(const StateSpan& span, const AdamWStep& step, float scale, Roun
       std::uint8_t& first_code = first[start + code_index(i - start)];
       std::uint8_t& second_code = second[start + code_index(i - start)];
       Parameter at{0, first_in_steps(first_code), decode_second(second_code, scales[1])};
-      step_element(span, whole_steps, scale, i, at);
+      step_element(span, in_steps, scale, i, at);
       first_code = encode_first(at.m, first_to, dice.first(i - start));
       second_code = encode_second(at.v, second_to, dice.second(i - start));
     }
