@@ -135,7 +135,8 @@ inline constexpr std::uint32_t kWholeNumbers = 0x4b400000u;
 constexpr std::uint8_t first_scale(float largest) {
   const int exponent = exponent_with_room(largest, kFirstRoom);
   if (exponent >= 255) return kNoScale;  // infinite, NaN, or not far below
-  return static_cast<std::uint8_t>(std::max(exponent - kFirstOctaves, kLeastStep));
+  // A number, not the constant: a GPU has no address of that.
+  return static_cast<std::uint8_t>(std::max(exponent - kFirstOctaves, int{kLeastStep}));
 }
 
 constexpr float first_step(std::uint8_t scale) { return power_of_two(scale); }

@@ -46,6 +46,15 @@ void use_isa(std::string_view name) {
       fmt::format("EBB_ISA={}: this processor has {}", name, fmt::join(isa_levels(), ", ")));
 }
 
+std::int64_t prefetch_distance() {
+#if HWY_ARCH_X86
+  static const std::int64_t distance = __builtin_cpu_is("intel") ? 1024 : 0;
+  return distance;
+#else
+  return 0;
+#endif
+}
+
 void use_isa_of_environment() {
   if (const char* name = std::getenv("EBB_ISA"); name != nullptr && *name != '\0') use_isa(name);
 }

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/optimizer_update.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, as Highway asks.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 #include "kernels/cpu/optimizer_ops.h"
@@ -12,6 +13,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/pieces.h"
 #include "kernels/moment_codes.h"
 #include "kernels/optimizer_checks.h"
@@ -29,6 +31,27 @@ namespace {
 
 #include "kernels/cpu/optimizer_lanes-inl.h"
 #include "kernels/cpu/optimizer_moments-inl.h"
+
+// Asks for a block's worth of each plane, some way ahead.
+struct Fetch {
+  std::int64_t distance = prefetch_distance();
+
+  template <class... T>
+  HWY_INLINE void operator()(const T*... at) const {
+    if (HWY_UNLIKELY(distance != 0)) fetch(distance, at...);
+  }
+
+ private:
+  // Not inlined: where it is not used, it is not in the way.
+  template <class... T>
+  static HWY_NOINLINE void fetch(std::int64_t distance, const T*... at) {
+    (fetch_one(reinterpret_cast<const char*>(at) + distance, kStateBlock * sizeof(T)), ...);
+  }
+  static HWY_INLINE void fetch_one(const char* at, std::size_t bytes) {
+    constexpr std::size_t kLine = 64;
+    for (std::size_t line = 0; line < bytes; line += kLine) hwy::Prefetch(at + line);
+  }
+};
 
 // The planes besides the moments, and the step. `step` is a copy: through a reference it could
 // alias the planes, and its vectors would be made anew for every store.
@@ -71,8 +94,12 @@ void update_exact(const StateSpan& span, const S& step, float scale) {
   using Moments = ExactMoments<kMoments<S>>;
   const Planes<Weight, Gradient, S> planes(span, step, scale);
   const Moments moments(span);
+  const Fetch fetch;
   const std::int64_t blocks = span.count / kStateBlock;
   for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::int64_t e = block * kStateBlock;
+    fetch(planes.weight + e, planes.low + e, planes.gradient + e, moments.first + e,
+          moments.second + e);
     for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
       const Place at{block, w};
       Number m, v;
@@ -108,8 +135,12 @@ template <class Weight, class Gradient>
 void update_bf16(const StateSpan& span, const AdamWStep& step, float scale) {
   const Planes<Weight, Gradient, AdamWStep> planes(span, step, scale);
   const Bf16Moments moments(span, step);
+  const Fetch fetch;
   const std::int64_t blocks = span.count / kStateBlock;
   for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::int64_t e = block * kStateBlock;
+    fetch(planes.weight + e, planes.low + e, planes.gradient + e, moments.first + e,
+          moments.second + e);
     for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
       const Place at{block, w};
       Number m, v;
@@ -128,11 +159,15 @@ void update_int8(const StateSpan& span, const AdamWStep& step, float scale) {
   const Int8Moments moments(span, step);
   LargestOfBlocks largest;
   BlockNumbers numbers = {};
+  const Fetch fetch;
   const std::int64_t blocks = span.count / kStateBlock;
   for (std::int64_t start = 0; start < blocks; start += BlockNumbers::kBlocks) {
     const std::int64_t count = HWY_MIN(BlockNumbers::kBlocks, blocks - start);
     moments.prepare(start, count, planes.gradient, scale, planes.step, largest, numbers);
     for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t e = (start + i) * kStateBlock;
+      fetch(planes.weight + e, planes.low + e, planes.gradient + e, moments.first + e,
+            moments.second + e);
       for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
         const Place at{start + i, w};
         Number m, v;
