@@ -260,21 +260,46 @@ class Bench {
     StepScale none{1.0f, 1};
     auto* const scale = reinterpret_cast<StepScale*>(take(sizeof none));
     stream_->copy_now(scale, &none, sizeof none);
+    std::vector<SpanUpdate> updates;
+    for (const int p : block.parameters) {
+      const model::Parameter& parameter = all.all[static_cast<std::size_t>(p)];
+      const std::int64_t at = parameter.first;
+      StateSpan span;
+      span.weight = weight + at * 2;
+      span.low = reinterpret_cast<std::int16_t*>(low + at * 2);
+      span.first = first + at * 4;
+      span.second = second + at * 4;
+      span.gradient = gradient + at * 2;
+      span.count = parameter.count();
+      updates.push_back({span, AdamWStep{}});
+    }
     row("adamw, tensor by tensor", seconds([&] {
-          for (const int p : block.parameters) {
-            const model::Parameter& parameter = all.all[static_cast<std::size_t>(p)];
-            const std::int64_t at = parameter.first;
-            StateSpan span;
-            span.weight = weight + at * 2;
-            span.low = reinterpret_cast<std::int16_t*>(low + at * 2);
-            span.first = first + at * 4;
-            span.second = second + at * 4;
-            span.gradient = gradient + at * 2;
-            span.count = parameter.count();
-            optimizer.update(span, AdamWStep{}, scale);
-          }
+          for (const auto& [span, step] : updates) optimizer.update(span, step, scale);
         }),
         26 * count);
+    row(fmt::format("adamw, {} tensors at once", updates.size()),
+        seconds([&] { optimizer.update_spans(updates, scale); }), 26 * count);
+    const std::vector<std::vector<SpanUpdate>> chunks = cut(updates, std::int64_t{4} << 20);
+    row(fmt::format("adamw, {} chunks of 4 Mi", chunks.size()), seconds([&] {
+          for (const auto& chunk : chunks) optimizer.update_spans(chunk, scale);
+        }),
+        26 * count);
+  }
+
+  // The same updates in runs of `most` parameters.
+  static std::vector<std::vector<SpanUpdate>> cut(const std::vector<SpanUpdate>& updates,
+                                                  std::int64_t most) {
+    std::vector<std::vector<SpanUpdate>> runs(1);
+    std::int64_t room = most;
+    for (const auto& [span, step] : updates) {
+      for (std::int64_t start = 0; start < span.count;) {
+        if (room == 0) runs.emplace_back(), room = most;
+        const std::int64_t count = std::min(room, span.count - start);
+        runs.back().push_back({part_of(span, start, count), step});
+        start += count, room -= count;
+      }
+    }
+    return runs;
   }
 
   // With the library's first choice, then with the one a search finds.

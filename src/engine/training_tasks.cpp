@@ -306,6 +306,7 @@ void TrainingTasks::update(TaskRun& run, bool on_host) {
       run.read(on_host ? Role::host_scale : Role::scale, sizeof(StepScale)));
   kernels::OptimizerOps& ops = on_host ? runtime_.host_optimizer() : runtime_.device_optimizer();
   const StepNumbers& numbers = numbers_[slot(run.step)];
+  std::vector<kernels::SpanUpdate> updates;
   for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
     kernels::StateSpan span = optim::state_span(planes, kind, part.in_chunk, part.count);
     span.weight = weight + part.in_chunk * work().weight_bytes;
@@ -313,8 +314,9 @@ void TrainingTasks::update(TaskRun& run, bool on_host) {
     span.gradient_type = settings_.gradient_type;
     span.tensor_key = static_cast<std::uint64_t>(part.parameter);
     span.first_element = part.in_parameter;
-    ops.update(span, part.decays ? numbers.decaying : numbers.resting, scale);
+    updates.push_back({span, part.decays ? numbers.decaying : numbers.resting});
   }
+  ops.update_spans(updates, scale);
 }
 
 }  // namespace ebb::engine

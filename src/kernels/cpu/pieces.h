@@ -16,9 +16,11 @@ namespace ebb::kernels {
 inline constexpr std::int64_t kPiece = 8 * kNormBlock;
 static_assert(kNormBlock % kStateBlock == 0);
 
+constexpr std::int64_t pieces_of(std::int64_t count) { return (count + kPiece - 1) / kPiece; }
+
 template <class Body>  // body(first element, number of elements)
 void for_pieces(ThreadPool& pool, std::int64_t count, Body&& body) {
-  pool.parallel_for((count + kPiece - 1) / kPiece, [&](std::int64_t piece, int) {
+  pool.parallel_for(pieces_of(count), [&](std::int64_t piece, int) {
     const std::int64_t start = piece * kPiece;
     body(start, std::min(kPiece, count - start));
   });
