@@ -185,15 +185,26 @@ void TrainingTasks::accumulate(kernels::OptimizerOps& ops, std::byte* sum,
   ops.add_gradient(reinterpret_cast<float*>(sum), gradient, settings_.gradient_type, count);
 }
 
+// Chunks that lie one behind the other are added as one run: a block's, where none is the host's.
 void TrainingTasks::add_gradient(TaskRun& run) {
   const std::byte* gradient = run.read(Role::gradient, gradient_bytes(run));
   std::byte* sum = run.at(Role::sum, block(run).parameters * work().sum_bytes());
+  std::int64_t first = 0, end = 0;
+  const auto add_run = [&] {
+    if (first == end) return;
+    accumulate(runtime_.device_optimizer(), sum + first * work().sum_bytes(),
+               gradient + first * work().gradient_bytes, end - first, run.task.micro == 0, run);
+  };
   for (const int c : chunks_of_block_[at(run.task.block)]) {
     const plan::Chunk& part = plan_.program.chunks[at(c)];
     if (part.site == Site::host) continue;
-    accumulate(runtime_.device_optimizer(), sum + part.first * work().sum_bytes(),
-               gradient + part.first * work().gradient_bytes, part.count, run.task.micro == 0, run);
+    if (part.first != end) {
+      add_run();
+      first = part.first;
+    }
+    end = part.first + part.count;
   }
+  add_run();
 }
 
 void TrainingTasks::finish_gradient(TaskRun& run) {
