@@ -86,13 +86,22 @@ __device__ inline unsigned narrow_pair(float low, float high) {
   return pair;
 }
 
+template <int N>
+__device__ void store_words(void* to, const Pack<unsigned, N>& words) {
+  if constexpr (N == 2) {  // as one number: two of a struct may come apart into narrow stores
+    *static_cast<std::uint64_t*>(to) = static_cast<std::uint64_t>(words.at[1]) << 32 | words.at[0];
+  } else {
+    *static_cast<Pack<unsigned, N>*>(to) = words;
+  }
+}
+
 template <int N, class T>
 __device__ void store(T* to, const float (&from)[N]) {
   if constexpr (std::is_same_v<T, bf16> && N % 2 == 0) {
     Pack<unsigned, N / 2> pack;
 #pragma unroll
     for (int e = 0; e < N / 2; ++e) pack.at[e] = narrow_pair(from[2 * e], from[2 * e + 1]);
-    *reinterpret_cast<Pack<unsigned, N / 2>*>(to) = pack;
+    store_words(to, pack);
   } else {
     Pack<T, N> pack;
 #pragma unroll
