@@ -27,7 +27,7 @@ __global__ void convert_rows(Matrix<D> dst, Matrix<const S> src, std::int64_t co
       words.at[e / 2] = cuda_model::narrow<D>(value[e]).bits |
                         static_cast<unsigned>(cuda_model::narrow<D>(value[e + 1]).bits) << 16;
     }
-    cuda_model::store_words(dst.row(row) + j, words);
+    store_words(dst.row(row) + j, words.at);
   } else {
     cuda_model::Pack<D, N> pack;
 #pragma unroll

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/dtype.h"
+#include "kernels/cuda/store_words.cuh"
 #include "kernels/model_ops.h"
 
 namespace ebb::kernels::cuda_model {
@@ -92,34 +93,14 @@ __device__ inline unsigned narrow_pair(float low, float high) {
   return pair;
 }
 
-// To global memory, in one access: the compiler takes structs apart into narrow stores, which took
-// a third of what an elementwise kernel may.
-template <int N>
-__device__ void store_words(void* to, const Pack<unsigned, N>& words) {
-  const auto& at = words.at;
-  if constexpr (N == 4) {
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "l"(__cvta_generic_to_global(to)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
-                 : "memory");
-  } else if constexpr (N == 2) {
-    asm volatile("st.global.v2.b32 [%0], {%1, %2};"
-                 :
-                 : "l"(__cvta_generic_to_global(to)), "r"(at[0]), "r"(at[1])
-                 : "memory");
-  } else {
-    *static_cast<Pack<unsigned, N>*>(to) = words;
-  }
-}
-
 // Where T is bf16, to global memory.
 template <int N, class T>
 __device__ void store(T* to, const float (&from)[N]) {
-  if constexpr (std::is_same_v<T, bf16> && N % 2 == 0) {
+  if constexpr (std::is_same_v<T, bf16> && N % 4 == 0) {
     Pack<unsigned, N / 2> pack;
 #pragma unroll
     for (int e = 0; e < N / 2; ++e) pack.at[e] = narrow_pair(from[2 * e], from[2 * e + 1]);
-    store_words(to, pack);
+    store_words(to, pack.at);
   } else {
     Pack<T, N> pack;
 #pragma unroll
