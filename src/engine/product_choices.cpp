@@ -1,6 +1,7 @@
 #include "engine/product_choices.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -67,15 +68,23 @@ std::vector<Product> products_of(Runtime& runtime, const TrainingSettings& s) {
 }
 
 // In memory of its own, on a stream of its own.
-void search_all(Runtime& runtime, const std::vector<Product>& products, Bytes bytes) {
+void search_all(Runtime& runtime, const std::vector<Product>& products, Bytes bytes,
+                const Note& note) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto patience = std::chrono::seconds(3);
   kernels::ModelOps& ops = runtime.model_ops();
   kernels::ProductSearch& search = *ops.product_search();
   const auto memory = runtime.device().allocate_device(bytes);
   const auto stream = runtime.device().create_stream(device::StreamKind::compute, "search");
   ops.bind_stream(*stream);
-  for (const Product& product : products) {
-    if (search.chosen(product)) continue;
-    search.search(product, {memory->data(), static_cast<std::size_t>(memory->bytes())});
+  auto said = Clock::now();
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    if (search.chosen(products[i])) continue;
+    if (Clock::now() - said > patience) {
+      note(fmt::format("  {} of {} products timed", i, products.size()));
+      said = Clock::now();
+    }
+    search.search(products[i], {memory->data(), static_cast<std::size_t>(memory->bytes())});
   }
 }
 
@@ -87,8 +96,8 @@ void choose_products(io::FileSystem& files, Runtime& runtime, const TrainingSett
   const std::filesystem::path path = file_of_choices();
   if (search == nullptr || path.empty()) return;
   Json all = read_file(files, path, note);
-  const std::string conditions = search->conditions();
-  search->load_choices(from_json(all.value(conditions, Json())));
+  const std::string key = fmt::format("{}, {}", search->conditions(), search->method());
+  search->load_choices(from_json(all.value(key, Json())));
 
   const std::vector<Product> products = products_of(runtime, settings);
   Bytes bytes = 0;
@@ -98,8 +107,8 @@ void choose_products(io::FileSystem& files, Runtime& runtime, const TrainingSett
   // A run holds a product's operands at once, and more: where they do not fit it will be refused.
   if (bytes == 0 || bytes > settings.limits.device) return;
   note(fmt::format("Timing matrix algorithms for this model, once; kept in {}", path.string()));
-  search_all(runtime, products, bytes);
-  Json& own = all[conditions];
+  search_all(runtime, products, bytes, note);
+  Json& own = all[key];
   if (!own.is_object()) own = Json::object();
   for (const auto& [product, choice] : search->choices()) own[product] = choice;
   files.make_directories(io::parent_of(path));

@@ -185,15 +185,26 @@ void TrainingTasks::accumulate(kernels::OptimizerOps& ops, std::byte* sum,
   ops.add_gradient(reinterpret_cast<float*>(sum), gradient, settings_.gradient_type, count);
 }
 
+// Chunks that lie one behind the other are added as one run: a block's, where none is the host's.
 void TrainingTasks::add_gradient(TaskRun& run) {
   const std::byte* gradient = run.read(Role::gradient, gradient_bytes(run));
   std::byte* sum = run.at(Role::sum, block(run).parameters * work().sum_bytes());
+  std::int64_t first = 0, end = 0;
+  const auto add_run = [&] {
+    if (first == end) return;
+    accumulate(runtime_.device_optimizer(), sum + first * work().sum_bytes(),
+               gradient + first * work().gradient_bytes, end - first, run.task.micro == 0, run);
+  };
   for (const int c : chunks_of_block_[at(run.task.block)]) {
     const plan::Chunk& part = plan_.program.chunks[at(c)];
     if (part.site == Site::host) continue;
-    accumulate(runtime_.device_optimizer(), sum + part.first * work().sum_bytes(),
-               gradient + part.first * work().gradient_bytes, part.count, run.task.micro == 0, run);
+    if (part.first != end) {
+      add_run();
+      first = part.first;
+    }
+    end = part.first + part.count;
   }
+  add_run();
 }
 
 void TrainingTasks::finish_gradient(TaskRun& run) {
@@ -306,6 +317,7 @@ void TrainingTasks::update(TaskRun& run, bool on_host) {
       run.read(on_host ? Role::host_scale : Role::scale, sizeof(StepScale)));
   kernels::OptimizerOps& ops = on_host ? runtime_.host_optimizer() : runtime_.device_optimizer();
   const StepNumbers& numbers = numbers_[slot(run.step)];
+  std::vector<kernels::SpanUpdate> updates;
   for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
     kernels::StateSpan span = optim::state_span(planes, kind, part.in_chunk, part.count);
     span.weight = weight + part.in_chunk * work().weight_bytes;
@@ -313,8 +325,9 @@ void TrainingTasks::update(TaskRun& run, bool on_host) {
     span.gradient_type = settings_.gradient_type;
     span.tensor_key = static_cast<std::uint64_t>(part.parameter);
     span.first_element = part.in_parameter;
-    ops.update(span, part.decays ? numbers.decaying : numbers.resting, scale);
+    updates.push_back({span, part.decays ? numbers.decaying : numbers.resting});
   }
+  ops.update_spans(updates, scale);
 }
 
 }  // namespace ebb::engine

@@ -162,6 +162,7 @@ void Optimizer::update(kernels::OptimizerOps& ops, std::size_t c, std::byte* sta
                        const Numbers& numbers, const StepScale* scale) {
   const Chunk& chunk = chunks_[c];
   const optim::StatePlanes planes = optim::planes(state, chunk.kind, chunk.count);
+  std::vector<kernels::SpanUpdate> updates;
   for (const Part& part : chunk.parts) {
     const Parameter& of = parameters_[static_cast<std::size_t>(part.parameter)];
     // Their memory on the device is the caller's, a tensor each; on the host it is the chunk's.
@@ -173,8 +174,9 @@ void Optimizer::update(kernels::OptimizerOps& ops, std::size_t c, std::byte* sta
     span.gradient_type = of.gradient_type;
     span.tensor_key = of.key;
     span.first_element = part.in_parameter;
-    ops.update(span, of.decays ? numbers.decaying : numbers.resting, scale);
+    updates.push_back({span, of.decays ? numbers.decaying : numbers.resting});
   }
+  ops.update_spans(updates, scale);
 }
 
 void Optimizer::update_on_host(const Numbers& numbers, const StepScale& scale) {

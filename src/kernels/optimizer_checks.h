@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <variant>
 
 #include "base/dtype.h"
@@ -46,6 +47,10 @@ inline void check_span(const StateSpan& span, const Step& step) {
                     "its tensor, expected a multiple of {}",
                     name_of(span.format), span.first_element, kStateBlock));
   }
+}
+
+inline void check_spans(std::span<const SpanUpdate> updates) {
+  for (const auto& [span, step] : updates) check_span(span, step);
 }
 
 }  // namespace ebb::kernels

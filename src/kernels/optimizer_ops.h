@@ -35,13 +35,25 @@ struct GradientPart {
   std::int64_t count = 0;
 };
 
+// A span and the step it takes: of one call, tensors may differ in decay, rule and format.
+struct SpanUpdate {
+  StateSpan span;
+  Step step;
+};
+
 class OptimizerOps {
  public:
   virtual ~OptimizerOps() = default;
 
-  // The rule's step on every parameter of the span (update.h): master and moments are read, updated
-  // and stored again. Nothing is touched when scale->apply is 0.
-  virtual void update(const StateSpan& span, const Step& step, const StepScale* scale) = 0;
+  // The rule's step on every parameter of the spans (update.h): master and moments are read,
+  // updated and stored again. Nothing is touched when scale->apply is 0, or when any of them is
+  // refused. No two spans share memory, and they may be updated at once: many small tensors take
+  // what one large one does.
+  virtual void update_spans(std::span<const SpanUpdate> updates, const StepScale* scale) = 0;
+  void update(const StateSpan& span, const Step& step, const StepScale* scale) {
+    const SpanUpdate one{span, step};
+    update_spans({&one, 1}, scale);
+  }
 
   // sum += gradient. Types: sum f32 with gradient f32 or bf16.
   virtual void add_gradient(float* sum, const void* gradient, DType gradient_type,

@@ -28,6 +28,8 @@ class ProductSearch {
 
   // The device, library and settings that choices hold for.
   virtual std::string conditions() const = 0;
+  // How choices are found: what another method found still holds, but is not what this one would.
+  virtual std::string method() const = 0;
 
   // Choices as choices() gave them. What does not fit the library at hand is left out.
   virtual void load_choices(const ProductChoices& choices) = 0;

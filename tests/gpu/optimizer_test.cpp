@@ -221,6 +221,35 @@ TEST_F(GpuOptimizer, PlanesThatDisagreeInAlignmentEqualTheReference) {
   }
 }
 
+// Kinds that differ, more of one kind than a launch takes, and empty spans among them.
+TEST_F(GpuOptimizer, ManySpansInOneCallEqualTheReferenceOneByOne) {
+  const std::vector<Shape> shapes = mixed_shapes();
+  std::deque<State> expected, found;
+  std::deque<Array> gradients;
+  std::deque<Mirror> mirrors;
+  std::vector<SpanUpdate> updates;
+  const StepScale now{0.37f, 1};
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const Shape& shape = shapes[i];
+    expected.emplace_back(shape, i);
+    found.emplace_back(shape, i);
+    Array& gradient = gradients.emplace_back(shape.gradient_type, shape.count, shape.offset);
+    fill(gradient, shape.numbers, i, 100, 1e-2);
+    StateSpan here = expected.back().span(gradient);
+    here.tensor_key = i;
+    ReferenceOptimizerOps().update(here, mixed_step(shape, i), &now);
+    StateSpan there = mirrors.emplace_back(*this, found.back(), gradient).span();
+    there.tensor_key = i;
+    updates.push_back({there, mixed_step(shape, i)});
+  }
+  const StepScale* on_gpu = scale(now);
+  run([&] { ops_.update_spans(updates, on_gpu); });
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    mirrors[i].download();
+    ASSERT_EQ(difference(expected[i], found[i]), "") << "span " << i << ": " << shapes[i].text();
+  }
+}
+
 TEST_F(GpuOptimizer, ANormThatIsNotFiniteTouchesNothing) {
   for (const Kind& kind : kinds()) {
     State state({kind, DType::bf16, DType::bf16, 40009, 1}, 3);

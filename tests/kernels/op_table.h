@@ -273,7 +273,7 @@ inline OpCase cross_entropy_case(DType out, std::int64_t rows, std::int64_t voca
                 {"logits", Role::input, DType::f32, rows, vocabulary, padding, 3.0},
                 {"targets", Role::input, DType::i32, 1, rows, 0, 0, 0, vocabulary}};
   c.run = [in_place](ModelOps& ops, Buffers& x) {
-    if (x[3].ids().size() > 1) x[3].ids()[1] = -1;  // a position without a target
+    for (std::size_t i = 1; i < x[3].ids().size(); i += 7) x[3].ids()[i] = -1;  // without a target
     ops.cross_entropy(x[0].view(), x[1].floats(), x[in_place ? 0 : 2].view(), x[3].ids(), 0.5f);
   };
   return c;

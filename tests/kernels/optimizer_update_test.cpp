@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <string_view>
 
@@ -165,6 +166,46 @@ class UpdateOps : public testing::TestWithParam<bool> {
   CpuOptimizerOps cpu_{pool_};
   ReferenceOptimizerOps reference_;
 };
+
+// The promise: a call with many spans does to each what a call of its own would.
+TEST_P(UpdateOps, ManySpansInOneCallEqualTheReferenceOneByOne) {
+  const std::vector<Shape> shapes = mixed_shapes();
+  std::deque<State> expected, found;
+  std::deque<Array> gradients;
+  std::vector<SpanUpdate> updates;
+  const StepScale scale{0.37f, 1};
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const Shape& shape = shapes[i];
+    expected.emplace_back(shape, i);
+    found.emplace_back(shape, i);
+    Array& gradient = gradients.emplace_back(shape.gradient_type, shape.count, shape.offset);
+    fill(gradient, shape.numbers, i, 100, 1e-2);
+    const auto numbered = [&](StateSpan span) {
+      span.tensor_key = i;
+      return span;
+    };
+    ReferenceOptimizerOps().update(numbered(expected.back().span(gradient)), mixed_step(shape, i),
+                                   &scale);
+    updates.push_back({numbered(found.back().span(gradient)), mixed_step(shape, i)});
+  }
+  ops().update_spans(updates, &scale);
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    EXPECT_EQ(difference(expected[i], found[i]), "") << "span " << i << ": " << shapes[i].text();
+  }
+}
+
+TEST_P(UpdateOps, OneSpanThatIsRefusedLeavesTheOthersUntouched) {
+  State state({kinds()[0], DType::bf16, DType::bf16, 300, 0, Numbers::tame}, 1);
+  const State before = state;
+  Array gradient(DType::bf16, 300, 0);
+  fill(gradient, Numbers::tame, 1, 100, 1e-2);
+  SpanUpdate bad{state.span(gradient), AdamWStep{}};
+  bad.span.low = nullptr;
+  const SpanUpdate both[] = {{state.span(gradient), AdamWStep{}}, bad};
+  const StepScale scale;
+  EXPECT_THROW(ops().update_spans(both, &scale), ConfigError);
+  EXPECT_EQ(difference(before, state), "");
+}
 
 TEST_P(UpdateOps, ANormThatIsNotFiniteTouchesNothing) {
   for (const Kind& kind : kinds()) {

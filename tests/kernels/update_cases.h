@@ -95,6 +95,27 @@ inline void fill(Array& array, Numbers numbers, std::uint64_t seed, std::uint64_
   numbers == Numbers::any ? array.fill(seed, stream, size) : fill_tame(array, seed, stream, size);
 }
 
+// Spans for one call: tensors of every kind and some types, long runs of one kind and single ones
+// of another between, small and large, empty ones too.
+inline std::vector<Shape> mixed_shapes() {
+  std::vector<Shape> shapes;
+  const std::int64_t counts[] = {1536, 0, 5, 40009, 128, 1, 70001, 256};
+  for (std::size_t i = 0; i < 160; ++i) {
+    const std::size_t run = i < 90 ? i / 45 : i;  // the first two are longer than a launch's table
+    Shape shape{kinds()[run % kinds().size()], run % 3 == 2 ? DType::f32 : DType::bf16,
+                run % 5 == 4 ? DType::f32 : DType::bf16, counts[i % 8]};
+    shape.offset = i % 4 == 3 ? 1 : 0;
+    shape.numbers = Numbers::tame;
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+// The step that the i-th of them takes: neighbours differ in decay and rounding.
+inline Step mixed_step(const Shape& shape, std::size_t i) {
+  return shape.kind.numbers(static_cast<int>(1 + i % 5));
+}
+
 // Bytes, with as many guards around them as an Array has.
 struct Codes {
   Codes(std::int64_t count, std::int64_t offset)

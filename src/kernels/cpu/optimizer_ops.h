@@ -16,7 +16,7 @@ class CpuOptimizerOps final : public OptimizerOps {
   // `pool` is borrowed and outlives this.
   explicit CpuOptimizerOps(ThreadPool& pool) : pool_(pool) {}
 
-  void update(const StateSpan& span, const Step& step, const StepScale* scale) override;
+  void update_spans(std::span<const SpanUpdate> updates, const StepScale* scale) override;
   void add_gradient(float* sum, const void* gradient, DType gradient_type,
                     std::int64_t count) override;
   void finish_gradient(void* gradient, DType gradient_type, const void* sum, DType sum_type,

@@ -26,10 +26,14 @@ inline std::int64_t piece_length(std::int64_t count, int threads) {
   return kPiece * std::clamp<std::int64_t>(shortest, 1, kLongest);
 }
 
+constexpr std::int64_t pieces_of(std::int64_t count, std::int64_t length) {
+  return (count + length - 1) / length;
+}
+
 template <class Body>  // body(first element, number of elements)
 void for_pieces(ThreadPool& pool, std::int64_t count, Body&& body) {
   const std::int64_t length = piece_length(count, pool.slots());
-  pool.parallel_for((count + length - 1) / length, [&](std::int64_t piece, int) {
+  pool.parallel_for(pieces_of(count, length), [&](std::int64_t piece, int) {
     const std::int64_t start = piece * length;
     body(start, std::min(length, count - start));
   });

@@ -1,10 +1,12 @@
 // The end of a gradient: the sum of the micro-batches before is added, and squares are summed, for
-// many parts in one launch. A warp has a norm block: all its lanes add and put the block into
-// shared memory, in wide accesses; then half of them each follow one of the 16 chains of fp64 sums,
-// whose order is fixed. (Chains that loaded from memory themselves took ten times what their bytes
-// do: a tensor has too few of them to hide the latency.)
+// many parts in one launch. A warp has a norm block, of which it takes a piece after the other: all
+// its lanes add and put the piece into shared memory, in wide accesses, and ask for the next; then
+// half of them each follow one of the 16 chains of fp64 sums, whose order is fixed. (Chains that
+// loaded from memory themselves took ten times what their bytes do: a tensor has too few of them to
+// hide the latency.)
 #include "kernels/cuda/optimizer_kernels.h"
 #include "kernels/cuda/optimizer_vectors.cuh"
+#include "kernels/cuda/store_words.cuh"
 
 namespace ebb::kernels {
 namespace {
@@ -14,10 +16,8 @@ using namespace cuda_optimizer;
 constexpr int kMostParts = 32;  // of a launch: their table is the kernel's argument
 constexpr int kSums = 16;       // of a norm block
 constexpr int kBlock = static_cast<int>(kNormBlock);
-constexpr int kStageBytes = 32 << 10;  // of a thread block: seven fit on a multiprocessor
-
-template <class G>
-constexpr int kWarps = kStageBytes / (kBlock * static_cast<int>(sizeof(G)));
+constexpr int kWarps = 4;  // of a thread block
+constexpr int kAhead = 4;  // packs of each operand that a lane asks for at once
 
 struct Parts {
   GradientPart at[kMostParts];
@@ -30,9 +30,28 @@ struct Parts {
 template <class G, class S>
 constexpr int kWidth = 16 / static_cast<int>(sizeof(G) > sizeof(S) ? sizeof(G) : sizeof(S));
 
+// N elements as words: single halves would take a register each.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
-  T at[N];
+  static constexpr int kWords = N * static_cast<int>(sizeof(T)) / 4;
+  unsigned at[kWords];
+
+  __device__ float get(int e) const {
+    if constexpr (sizeof(T) == 4) return __uint_as_float(at[e]);
+    return __uint_as_float(e % 2 == 0 ? at[e / 2] << 16 : at[e / 2] & 0xffff0000u);
+  }
+  // Of all elements at once.
+  __device__ void set(const float (&values)[N]) {
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+      if constexpr (sizeof(T) == 4) {
+        at[w] = __float_as_uint(values[w]);
+      } else {
+        at[w] = narrow<T>(values[2 * w]) | static_cast<unsigned>(narrow<T>(values[2 * w + 1]))
+                                               << 16;
+      }
+    }
+  }
 };
 
 template <class G, class S>
@@ -42,35 +61,39 @@ __device__ bool on_packs(const G* gradient, const S* sum) {
          reinterpret_cast<std::uintptr_t>(sum) % sizeof(Pack<S, width>) == 0;
 }
 
-// gradient = round(sum + gradient) of a whole block, and a copy of it in `stage`.
+// A piece of a block: a lane's packs of it, in registers.
 template <class G, class S>
-__device__ void finish_packs(G* stage, G* gradient, const S* sum, int lane) {
-  constexpr int width = kWidth<G, S>, rounds = kBlock / (32 * width);
-  constexpr int ahead = 4;  // loads of each operand in flight
-  static_assert(rounds % ahead == 0);
-  for (int round = 0; round < rounds; round += ahead) {
-    Pack<G, width> value[ahead];
-    Pack<S, width> more[ahead];
+struct Piece {
+  static constexpr int kWide = kWidth<G, S>;
+  static constexpr int kCount = kAhead * 32 * kWide;
+  static_assert(kBlock % kCount == 0);
+  Pack<G, kWide> value[kAhead];
+  Pack<S, kWide> more[kAhead];
+
+  __device__ void load(const G* gradient, const S* sum, int lane) {
 #pragma unroll
-    for (int k = 0; k < ahead; ++k) {
-      const int at = ((round + k) * 32 + lane) * width;
-      value[k] = *reinterpret_cast<const Pack<G, width>*>(gradient + at);
-      if (sum != nullptr) more[k] = *reinterpret_cast<const Pack<S, width>*>(sum + at);
-    }
-#pragma unroll
-    for (int k = 0; k < ahead; ++k) {
-      const int at = ((round + k) * 32 + lane) * width;
-      if (sum != nullptr) {
-#pragma unroll
-        for (int e = 0; e < width; ++e) {
-          value[k].at[e] = narrow<G>(__fadd_rn(widen(value[k].at[e]), widen(more[k].at[e])));
-        }
-        *reinterpret_cast<Pack<G, width>*>(gradient + at) = value[k];
-      }
-      *reinterpret_cast<Pack<G, width>*>(stage + at) = value[k];
+    for (int k = 0; k < kAhead; ++k) {
+      const int at = (k * 32 + lane) * kWide;
+      value[k] = *reinterpret_cast<const Pack<G, kWide>*>(gradient + at);
+      if (sum != nullptr) more[k] = *reinterpret_cast<const Pack<S, kWide>*>(sum + at);
     }
   }
-}
+  // gradient = round(sum + gradient), and a copy of it in `stage`.
+  __device__ void finish(G* stage, G* gradient, bool summed, int lane) {
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const int at = (k * 32 + lane) * kWide;
+      if (summed) {
+        float total[kWide];
+#pragma unroll
+        for (int e = 0; e < kWide; ++e) total[e] = __fadd_rn(value[k].get(e), more[k].get(e));
+        value[k].set(total);
+        store_words(gradient + at, value[k].at);
+      }
+      *reinterpret_cast<Pack<G, kWide>*>(stage + at) = value[k];
+    }
+  }
+};
 
 // The same for `length` elements anywhere.
 template <class G, class S>
@@ -89,12 +112,27 @@ __device__ void finish_singles(G* stage, G* gradient, const S* sum, int length, 
 // does.
 __device__ double with_square(double sum, double value) { return __fma_rn(value, value, sum); }
 
+// A lane's chain goes on through `length` elements.
+template <class G>
+__device__ double with_squares(double total, const G* stage, int length, int lane) {
+  int at = lane;
+  for (; at + 15 * kSums < length; at += 16 * kSums) {
+    float values[16];
+#pragma unroll
+    for (int k = 0; k < 16; ++k) values[k] = widen(stage[at + k * kSums]);
+#pragma unroll
+    for (int k = 0; k < 16; ++k) total = with_square(total, values[k]);
+  }
+  for (; at < length; at += kSums) total = with_square(total, widen(stage[at]));
+  return total;
+}
+
 template <class G, class S>
-__global__ void __launch_bounds__(32 * kWarps<G>)
-    finish_kernel(const __grid_constant__ Parts parts) {
-  __shared__ __align__(16) G stages[kWarps<G>][kBlock];
+__global__ void __launch_bounds__(32 * kWarps) finish_kernel(const __grid_constant__ Parts parts) {
+  constexpr int piece_count = Piece<G, S>::kCount;
+  __shared__ __align__(16) G stages[kWarps][piece_count];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kWarps<G> + warp;
+  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kWarps + warp;
   if (index >= parts.blocks) return;
   int p = 0;
   while (p + 1 < parts.count && parts.first_block[p + 1] <= index) ++p;
@@ -104,24 +142,25 @@ __global__ void __launch_bounds__(32 * kWarps<G>)
   const int length = left < kNormBlock ? static_cast<int>(left) : kBlock;
   G* const stage = stages[warp];
   G* const gradient = static_cast<G*>(part.gradient) + start;
-  const S* const sum = part.sum == nullptr ? nullptr : static_cast<const S*>(part.sum) + start;
-  if (length == kBlock && on_packs(gradient, sum)) {
-    finish_packs(stage, gradient, sum, lane);
-  } else {
-    finish_singles(stage, gradient, sum, length, lane);
-  }
-  __syncwarp();
+  const bool summed = part.sum != nullptr;
+  const S* const sum = summed ? static_cast<const S*>(part.sum) + start : nullptr;
+  const bool packs = length == kBlock && on_packs(gradient, sum);
+  Piece<G, S> piece;
+  if (packs) piece.load(gradient, sum, lane);
   double total = 0;
-  if (lane < kSums) {
-    int at = lane;
-    for (; at + 15 * kSums < length; at += 16 * kSums) {
-      float values[16];
-#pragma unroll
-      for (int k = 0; k < 16; ++k) values[k] = widen(stage[at + k * kSums]);
-#pragma unroll
-      for (int k = 0; k < 16; ++k) total = with_square(total, values[k]);
+  for (int at = 0; at < length; at += piece_count) {
+    const int count = min(piece_count, length - at);
+    G* const here = gradient + at;
+    if (packs) {
+      piece.finish(stage, here, summed, lane);
+      const int next = at + piece_count;
+      if (next < kBlock) piece.load(gradient + next, summed ? sum + next : nullptr, lane);
+    } else {
+      finish_singles(stage, here, summed ? sum + at : nullptr, count, lane);
     }
-    for (; at < length; at += kSums) total = with_square(total, widen(stage[at]));
+    __syncwarp();
+    if (lane < kSums) total = with_squares(total, stage, count, lane);
+    __syncwarp();
   }
 #pragma unroll
   for (int width = kSums / 2; width > 0; width /= 2) {
@@ -132,7 +171,7 @@ __global__ void __launch_bounds__(32 * kWarps<G>)
 
 template <class G, class S>
 void launch(const Parts& parts, cudaStream_t stream) {
-  finish_kernel<G, S><<<grid_for(parts.blocks, kWarps<G>), 32 * kWarps<G>, 0, stream>>>(parts);
+  finish_kernel<G, S><<<grid_for(parts.blocks, kWarps), 32 * kWarps, 0, stream>>>(parts);
   device::check(cudaGetLastError(), "launching the kernel that finishes gradients");
 }
 

@@ -1,5 +1,5 @@
-// The launches behind CudaOptimizerOps, which checks their arguments: types are f32 or bf16, counts
-// are not zero. Apart from it because nvcc's front end does not take fmt's headers.
+// The launches behind CudaOptimizerOps, which checks their arguments: types are f32 or bf16. Apart
+// from it because nvcc's front end does not take fmt's headers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,9 +8,11 @@
 
 namespace ebb::kernels {
 
-void launch_update(const StateSpan& span, const Step& step, const StepScale* scale,
+// Any number of spans, also empty ones: neighbours of the same types, format and rule share a
+// launch.
+void launch_update(std::span<const SpanUpdate> updates, const StepScale* scale,
                    cudaStream_t stream);
-// target = round(target + addend).
+// target = round(target + addend), of one element or more.
 void launch_add(void* target, DType target_type, const void* addend, DType addend_type,
                 std::int64_t count, cudaStream_t stream);
 // Any number of parts, also empty ones. The sums of square_sums() are a part without a sum.

@@ -17,9 +17,9 @@ cudaStream_t CudaOptimizerOps::stream() const {
   return stream_;
 }
 
-void CudaOptimizerOps::update(const StateSpan& span, const Step& step, const StepScale* scale) {
-  check_span(span, step);
-  if (span.count > 0) launch_update(span, step, scale, stream());
+void CudaOptimizerOps::update_spans(std::span<const SpanUpdate> updates, const StepScale* scale) {
+  check_spans(updates);
+  launch_update(updates, scale, stream());
 }
 
 void CudaOptimizerOps::add_gradient(float* sum, const void* gradient, DType gradient_type,

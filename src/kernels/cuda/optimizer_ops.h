@@ -11,7 +11,7 @@ namespace ebb::kernels {
 
 class CudaOptimizerOps final : public OptimizerOps {
  public:
-  void update(const StateSpan& span, const Step& step, const StepScale* scale) override;
+  void update_spans(std::span<const SpanUpdate> updates, const StepScale* scale) override;
   void add_gradient(float* sum, const void* gradient, DType gradient_type,
                     std::int64_t count) override;
   void finish_gradient(void* gradient, DType gradient_type, const void* sum, DType sum_type,

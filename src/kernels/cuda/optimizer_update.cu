@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <type_traits>
 #include <variant>
 
@@ -63,14 +64,17 @@ struct Planes {
   W* weight;
   Half* low;  // null where the weight is the master
   T* first;
-  T* second;  // null where the rule keeps one moment
+  T* second;             // null where the rule keeps one moment
+  std::uint8_t* scales;  // int8 only
   const G* gradient;
 
+  Planes() = default;
   explicit Planes(const StateSpan& span)
       : weight(static_cast<W*>(span.weight)),
         low(reinterpret_cast<Half*>(span.low)),
         first(static_cast<T*>(span.first)),
         second(static_cast<T*>(span.second)),
+        scales(span.scales),
         gradient(static_cast<const G*>(span.gradient)) {}
 
   // Planes that are not there agree with all others.
@@ -117,6 +121,47 @@ struct Dice {
   }
 };
 
+// What a thread block does for one span of a launch.
+template <class W, class G, class T, class S>
+struct Part {
+  Planes<W, G, T> planes;
+  Split split;
+  S step;
+  Dice dice;
+};
+
+// Spans of one launch. The table is the kernel's argument: constant memory, within the 4 KiB that
+// every launch takes at full speed. Each span has whole thread blocks, one after the other.
+template <class P>
+struct Batch {
+  static constexpr int kMost = 32;
+  P at[kMost];
+  unsigned first_block[kMost];
+  int count = 0;
+  std::int64_t blocks = 0;
+
+  Batch() { std::fill_n(first_block, kMost, 0xffffffffu); }
+
+  void add(const P& part, std::int64_t threads) {
+    at[count] = part;
+    first_block[count++] = static_cast<unsigned>(blocks);
+    blocks += grid_for(threads, kThreads);
+  }
+  // The last span that starts at this thread block or before; places without one start nowhere.
+  __device__ int mine() const {
+    int found = 0;
+#pragma unroll
+    for (int step = kMost / 2; step > 0; step /= 2) {
+      if (first_block[found + step] <= blockIdx.x) found += step;
+    }
+    return found;
+  }
+  // Of the threads of the span, which is mine().
+  __device__ std::int64_t thread_of(int span) const {
+    return static_cast<std::int64_t>(blockIdx.x - first_block[span]) * kThreads + threadIdx.x;
+  }
+};
+
 template <class W, class G, class T, class S>
 __device__ void update_element(W& weight, Half& low, T& first, T& second, G gradient, const S& step,
                                float gradient_scale, const Dice& dice, std::int64_t at) {
@@ -141,12 +186,14 @@ __device__ void update_element(W& weight, Half& low, T& first, T& second, G grad
 // The exact and bf16 formats: every element for itself.
 template <class W, class G, class T, class S>
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(Planes<W, G, T> planes, Split parts, S step, Dice dice, const StepScale* scale) {
+    update_kernel(const __grid_constant__ Batch<Part<W, G, T, S>> batch, const StepScale* scale) {
   constexpr bool kSplit = sizeof(W) == 2;
   constexpr bool kTwo = kMoments<S> == 2;
   const StepScale now = *scale;
+  const int mine = batch.mine();
+  const auto& [planes, parts, step, dice] = batch.at[mine];
+  const std::int64_t thread = batch.thread_of(mine);
   if (now.apply == 0) return;
-  const std::int64_t thread = thread_index();
   if (thread < parts.vectors) {
     const std::int64_t at = parts.vector_start(thread);
     Vector<W> weight = load(planes.weight, at);
@@ -255,11 +302,16 @@ __device__ unsigned first_code(float m, std::uint8_t scale, unsigned random) {
 // The int8 format: a warp a block, a thread a word of codes.
 template <class W, class G>
 __global__ void __launch_bounds__(kThreads)
-    update_int8_kernel(Planes<W, G, std::uint8_t> planes, std::uint8_t* scales, std::int64_t count,
-                       bool aligned, AdamWStep step, Dice dice, const StepScale* scale) {
+    update_int8_kernel(const __grid_constant__ Batch<Part<W, G, std::uint8_t, AdamWStep>> batch,
+                       const StepScale* scale) {
   constexpr bool kSplit = sizeof(W) == 2;
   const StepScale now = *scale;
-  const std::int64_t block = thread_index() / kWarp;
+  const int mine = batch.mine();
+  const auto& [planes, parts, step, dice] = batch.at[mine];
+  std::uint8_t* const scales = planes.scales;
+  const std::int64_t count = parts.count;
+  const bool aligned = parts.vectors > 0 && parts.head == 0;  // to four elements, codes too
+  const std::int64_t block = batch.thread_of(mine) / kWarp;
   const std::int64_t start = block * kStateBlock;
   if (now.apply == 0 || start >= count) return;  // a warp as one
   const Four four{start, count, static_cast<int>(threadIdx.x) % kWarp,
@@ -327,53 +379,76 @@ __global__ void __launch_bounds__(kThreads)
   if constexpr (kSplit) four.store(planes.low, low);
 }
 
+// Updates whose types, format and rule are the first one's.
 struct Launch {
-  const StateSpan& span;
+  std::span<const SpanUpdate> updates;
   const StepScale* scale;
   cudaStream_t stream;
 
   template <class W, class G, class T, class S>
-  void run(const S& step) const {
-    const Planes<W, G, T> planes(span);
-    const Split parts = planes.split(span.count);
-    const Dice dice = Dice::of(span, step);
-    if constexpr (sizeof(T) == 1) {
-      const bool aligned = parts.vectors > 0 && parts.head == 0;  // to four elements, codes too
-      const std::int64_t threads = state_blocks(span.count) * kWarp;
-      update_int8_kernel<<<grid_for(threads, kThreads), kThreads, 0, stream>>>(
-          planes, span.scales, span.count, aligned, step, dice, scale);
-    } else {
-      update_kernel<<<grid_for(parts.threads(), kThreads), kThreads, 0, stream>>>(
-          planes, parts, step, dice, scale);
+  void run() const {
+    using Parts = Batch<Part<W, G, T, S>>;
+    static_assert(sizeof(Parts) + sizeof scale <= 4096);
+    Parts batch;
+    const auto flush = [&] {
+      if (batch.count == 0) return;
+      const unsigned blocks = grid_for(batch.blocks, 1);
+      if constexpr (sizeof(T) == 1) {
+        update_int8_kernel<W, G><<<blocks, kThreads, 0, stream>>>(batch, scale);
+      } else {
+        update_kernel<W, G, T, S><<<blocks, kThreads, 0, stream>>>(batch, scale);
+      }
+      device::check(cudaGetLastError(), "launching the update kernel");
+      batch = {};
+    };
+    for (const auto& [span, any_step] : updates) {
+      if (span.count == 0) continue;
+      const S& step = std::get<S>(any_step);
+      const Planes<W, G, T> planes(span);
+      const Split split = planes.split(span.count);
+      const std::int64_t threads =
+          sizeof(T) == 1 ? state_blocks(span.count) * kWarp : split.threads();
+      batch.add({planes, split, step, Dice::of(span, step)}, threads);
+      if (batch.count == Parts::kMost) flush();
     }
-    device::check(cudaGetLastError(), "launching the update kernel");
+    flush();
   }
 
   template <class T, class S>
-  void types(const S& step) const {
-    const bool wide = span.gradient_type == DType::f32;
-    if (span.weight_type == DType::f32) {
-      wide ? run<float, float, T>(step) : run<float, Half, T>(step);
+  void types() const {
+    const bool wide = updates.front().span.gradient_type == DType::f32;
+    if (updates.front().span.weight_type == DType::f32) {
+      wide ? run<float, float, T, S>() : run<float, Half, T, S>();
     } else {
-      wide ? run<Half, float, T>(step) : run<Half, Half, T>(step);
+      wide ? run<Half, float, T, S>() : run<Half, Half, T, S>();
     }
   }
 
   template <class S>
-  void operator()(const S& step) const {
+  void operator()(const S&) const {
     if constexpr (std::is_same_v<S, AdamWStep>) {
-      if (span.format == StateFormat::bf16) return types<Half>(step);
-      if (span.format == StateFormat::int8) return types<std::uint8_t>(step);
+      if (updates.front().span.format == StateFormat::bf16) return types<Half, S>();
+      if (updates.front().span.format == StateFormat::int8) return types<std::uint8_t, S>();
     }
-    types<float>(step);
+    types<float, S>();
   }
 };
 
+bool share_a_kernel(const SpanUpdate& a, const SpanUpdate& b) {
+  return a.span.weight_type == b.span.weight_type && a.span.gradient_type == b.span.gradient_type &&
+         a.span.format == b.span.format && a.step.index() == b.step.index();
+}
+
 }  // namespace
 
-void launch_update(const StateSpan& span, const Step& step, const StepScale* scale,
+void launch_update(std::span<const SpanUpdate> updates, const StepScale* scale,
                    cudaStream_t stream) {
-  std::visit(Launch{span, scale, stream}, step);
+  while (!updates.empty()) {
+    std::size_t some = 1;
+    while (some < updates.size() && share_a_kernel(updates.front(), updates[some])) ++some;
+    std::visit(Launch{updates.first(some), scale, stream}, updates.front().step);
+    updates = updates.subspan(some);
+  }
 }
 
 }  // namespace ebb::kernels

@@ -158,19 +158,23 @@ void update_int8(const StateSpan& span, const AdamWStep& step, float scale, Roun
   }
 }
 
-}  // namespace
-
-void ReferenceOptimizerOps::update(const StateSpan& span, const Step& step,
-                                   const StepScale* scale) {
-  check_span(span, step);
-  if (scale->apply == 0) return;
-  if (span.format == StateFormat::exact) return update_exact(span, step, scale->gradient_scale);
+void update_span(const StateSpan& span, const Step& step, float gradient_scale) {
+  if (span.format == StateFormat::exact) return update_exact(span, step, gradient_scale);
   const RoundingKey key = rounding_key(std::get<AdamWStep>(step).rounding_key, span.tensor_key);
   if (span.format == StateFormat::bf16) {
-    update_bf16(span, step, scale->gradient_scale, key);
+    update_bf16(span, step, gradient_scale, key);
   } else {
-    update_int8(span, std::get<AdamWStep>(step), scale->gradient_scale, key);
+    update_int8(span, std::get<AdamWStep>(step), gradient_scale, key);
   }
+}
+
+}  // namespace
+
+void ReferenceOptimizerOps::update_spans(std::span<const SpanUpdate> updates,
+                                         const StepScale* scale) {
+  check_spans(updates);
+  if (scale->apply == 0) return;
+  for (const auto& [span, step] : updates) update_span(span, step, scale->gradient_scale);
 }
 
 void ReferenceOptimizerOps::add_gradient(float* sum, const void* gradient, DType gradient_type,

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/dtype.h"
+#include "kernels/cuda/model/elements.cuh"
 
 namespace ebb::kernels::cuda_model {
 
@@ -14,8 +15,9 @@ namespace ebb::kernels::cuda_model {
 template <class T>
 __device__ float sigmoid_of(float x) {
   if constexpr (std::is_same_v<T, bf16>) {
-    // A quotient by more than 2^126 comes out as 0.
-    return __fdividef(1.0f, 1.0f + __expf(-x));
+    // A quotient by more than 2^126 comes out as 0. An exponential below 2^-126 may be one, too:
+    // added to 1 it is nothing.
+    return __fdividef(1.0f, 1.0f + exp_or_zero(-x));
   } else {
     return 1.0f / (1.0f + expf(-x));
   }

@@ -20,10 +20,20 @@ __global__ void convert_rows(Matrix<D> dst, Matrix<const S> src, std::int64_t co
   if (j >= cols) return;
   float value[N];
   cuda_model::load(value, src.row(row) + j);
-  cuda_model::Pack<D, N> pack;
+  if constexpr (std::is_same_v<D, bf16> && N > 1) {
+    cuda_model::Words<D, N> words;
 #pragma unroll
-  for (int e = 0; e < N; ++e) pack.at[e] = cuda_model::narrow<D>(value[e]);
-  *reinterpret_cast<cuda_model::Pack<D, N>*>(dst.row(row) + j) = pack;
+    for (int e = 0; e < N; e += 2) {
+      words.at[e / 2] = cuda_model::narrow<D>(value[e]).bits |
+                        static_cast<unsigned>(cuda_model::narrow<D>(value[e + 1]).bits) << 16;
+    }
+    store_words(dst.row(row) + j, words.at);
+  } else {
+    cuda_model::Pack<D, N> pack;
+#pragma unroll
+    for (int e = 0; e < N; ++e) pack.at[e] = cuda_model::narrow<D>(value[e]);
+    *reinterpret_cast<cuda_model::Pack<D, N>*>(dst.row(row) + j) = pack;
+  }
 }
 
 }  // namespace

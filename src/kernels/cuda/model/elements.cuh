@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/dtype.h"
+#include "kernels/cuda/store_words.cuh"
 #include "kernels/model_ops.h"
 
 namespace ebb::kernels::cuda_model {
@@ -73,9 +74,15 @@ __device__ float element(const Words<T, N>& words, int e) {
 
 template <int N, class T>
 __device__ void load(float (&to)[N], const T* from) {
-  const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from);
+  if constexpr (std::is_same_v<T, bf16> && N % 2 == 0) {
+    const Words<T, N> words = load_words<T, N>(from);
 #pragma unroll
-  for (int e = 0; e < N; ++e) to[e] = widen(pack.at[e]);
+    for (int e = 0; e < N; ++e) to[e] = element<T, N>(words, e);
+  } else {
+    const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from);
+#pragma unroll
+    for (int e = 0; e < N; ++e) to[e] = widen(pack.at[e]);
+  }
 }
 
 // Two at once by the hardware: as narrow(), but every NaN becomes 0x7fff. What takes some ten
@@ -86,19 +93,28 @@ __device__ inline unsigned narrow_pair(float low, float high) {
   return pair;
 }
 
+// Where T is bf16, to global memory.
 template <int N, class T>
 __device__ void store(T* to, const float (&from)[N]) {
-  if constexpr (std::is_same_v<T, bf16> && N % 2 == 0) {
+  if constexpr (std::is_same_v<T, bf16> && N % 4 == 0) {
     Pack<unsigned, N / 2> pack;
 #pragma unroll
     for (int e = 0; e < N / 2; ++e) pack.at[e] = narrow_pair(from[2 * e], from[2 * e + 1]);
-    *reinterpret_cast<Pack<unsigned, N / 2>*>(to) = pack;
+    store_words(to, pack.at);
   } else {
     Pack<T, N> pack;
 #pragma unroll
     for (int e = 0; e < N; ++e) pack.at[e] = narrow<T>(from[e]);
     *reinterpret_cast<Pack<T, N>*>(to) = pack;
   }
+}
+
+// As __expf(x) to the bit, but 0 below 2^-126, for sums where that is nothing: what the compiler
+// puts around the hardware's exponential for the sake of denormals is more than the rest of it.
+__device__ inline float exp_or_zero(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(__fmul_rn(x, 1.4426950408889634f)));
+  return result;
 }
 
 // The same bits in every lane, by a symmetric butterfly. Every lane of the warp calls.

@@ -1,6 +1,7 @@
 // Cross entropy with its gradient. A row has a cluster of blocks where it is long, else a block:
 // one pass finds the sum of exponentials with a running maximum in each thread, the second writes
 // the gradient.
+#include <algorithm>
 #include <cfloat>
 
 #include "kernels/cuda/model/cuda_model_ops.h"
@@ -88,12 +89,24 @@ bool suits_clusters(View dlogits, ConstView logits) {
 
 void launch_clusters(View dlogits, ConstView logits, const LossRows& work, cudaStream_t stream) {
   const auto kernel = cuda_model::cross_entropy_clusters;
+  const auto* const function = reinterpret_cast<const void*>(kernel);
   const std::int64_t share = cuda_model::cluster_share(logits.cols);
   const Bytes shared = share * 4;
-  cuda_model::allow_shared(reinterpret_cast<const void*>(kernel), shared, "cross_entropy");
-  kernel<<<cuda_model::grid_size(logits.rows * cuda_model::kClusterBlocks, "cross_entropy"),
-           cuda_model::kClusterThreads, static_cast<std::size_t>(shared), stream>>>(
-      cuda_model::in<bf16>(dlogits), cuda_model::in<float>(logits), work, share);
+  cuda_model::allow_shared(function, shared, "cross_entropy");
+  cuda_model::check(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                         cudaSharedmemCarveoutMaxShared),
+                    "cross_entropy");
+  // As many clusters as run at once: who comes later would find rows that nobody asked for ahead.
+  cudaLaunchConfig_t all{};
+  all.gridDim = cuda_model::grid_size(logits.rows * cuda_model::kClusterBlocks, "cross_entropy");
+  all.blockDim = cuda_model::kClusterThreads;
+  all.dynamicSmemBytes = static_cast<std::size_t>(shared);
+  int at_once = 0;
+  cuda_model::check(cudaOccupancyMaxActiveClusters(&at_once, kernel, &all), "cross_entropy");
+  const auto clusters = static_cast<unsigned>(std::clamp<std::int64_t>(at_once, 1, logits.rows));
+  kernel<<<clusters * cuda_model::kClusterBlocks, cuda_model::kClusterThreads,
+           static_cast<std::size_t>(shared), stream>>>(
+      cuda_model::in<bf16>(dlogits), cuda_model::in<float>(logits), work, static_cast<int>(share));
 }
 
 }  // namespace
@@ -102,7 +115,8 @@ void CudaModelOps::cross_entropy(View dlogits, float* losses, ConstView logits,
                                  std::span<const std::int32_t> targets, float scale) {
   if (logits.rows == 0 || logits.cols == 0) return;
   if (suits_clusters(dlogits, logits)) {
-    launch_clusters(dlogits, logits, {losses, targets.data(), scale, logits.cols}, stream_);
+    launch_clusters(dlogits, logits, {losses, targets.data(), scale, logits.rows, logits.cols},
+                    stream_);
     cuda_model::check_launch("cross_entropy");
     return;
   }
@@ -112,7 +126,7 @@ void CudaModelOps::cross_entropy(View dlogits, float* losses, ConstView logits,
       cross_entropy_rows<D, N><<<cuda_model::grid_size(logits.rows, "cross_entropy"),
                                  cuda_model::row_threads(logits.cols, N, kThreads), 0, stream_>>>(
           cuda_model::in<D>(dlogits), cuda_model::in<float>(logits),
-          LossRows{losses, targets.data(), scale, logits.cols});
+          LossRows{losses, targets.data(), scale, logits.rows, logits.cols});
     };
     const bool vectors = cuda_model::can_vectorize(dlogits, logits.cols, width) &&
                          cuda_model::can_vectorize(logits, logits.cols, width);

@@ -41,8 +41,8 @@ class MatmulPlans {
   ProductChoices choices() const;
   bool chosen(const Product& product);
 
-  // Times every algorithm that the library offers for the product, whose c is overwritten, and
-  // keeps the fastest.
+  // Times the algorithms that the library offers for the product, whose c is overwritten, and keeps
+  // the fastest under load: less than half a second where a run takes less than some milliseconds.
   void search(const Product& product, std::byte* workspace, cudaStream_t stream);
 
  private:
@@ -58,12 +58,22 @@ class MatmulPlans {
     bool chosen = false;  // by a search, now or before
   };
 
+  // What is run again and again, and where.
+  struct Trial {
+    const Plan& plan;
+    const Product& product;
+    std::byte* workspace;
+    cudaStream_t stream;
+  };
+
   static Key key_of(const Product& product);
   Plan& plan(const Product& product);
   Plan make(const Product& product) const;
   bool fits(const Plan& plan, const Algorithm& algorithm) const;
   cublasStatus_t queue(const Plan& plan, const Algorithm& algorithm, const Product& product,
                        std::byte* workspace, cudaStream_t stream) const;
+  // Of one of so many runs, queued one behind the other; infinite where the library refuses them.
+  double seconds(const Trial& trial, const Algorithm& algorithm, int runs) const;
 
   Bytes workspace_bytes_;
   LtHandle<cublasLtHandle_t, cublasLtDestroy> library_;

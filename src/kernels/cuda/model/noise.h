@@ -9,8 +9,8 @@
 
 namespace ebb::kernels::cuda_model {
 
-// Fills memory with numbers of either sign from 0.5 to 2, in bf16 and in fp32 alike. It lies on 4
-// bytes; what is left of less than 4 at the end stays.
+// Fills memory with numbers that are about normal with variance 1, as activations are, in bf16 and
+// in fp32 alike. It lies on 4 bytes; what is left of less than 4 at the end stays.
 void fill_noise(std::byte* data, Bytes bytes, cudaStream_t stream);
 
 }  // namespace ebb::kernels::cuda_model

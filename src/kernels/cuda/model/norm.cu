@@ -13,6 +13,7 @@ using cuda_model::Matrix;
 using cuda_model::RunStats;
 
 constexpr unsigned kThreads = 512;
+constexpr int kRows = 4;                // of a block that takes some at once
 constexpr std::int64_t kMostWarps = 8;  // of a block whose teams are warps
 
 template <class T>
@@ -97,8 +98,101 @@ __global__ void norm_runs(Forward<T> in, unsigned blocks_per_row) {
   }
 }
 
+// The same, to the bit, for rows of which every thread of a block has one pack. A block takes some
+// rows at once: their packs are on their way together, stay in registers, and their sums meet at
+// one barrier.
+template <class T, int N, bool Centered>
+__global__ void __launch_bounds__(kThreads, 2) norm_rows(Forward<T> in, std::int64_t rows) {
+  __shared__ float parts[2][kRows][kThreads / 32];  // of means and of squares
+  const std::int64_t j = threadIdx.x * N, begin = blockIdx.x * kRows;
+  const bool mine = j < in.width;
+  const auto count = static_cast<float>(in.width);
+  cuda_model::Words<T, N> packs[kRows] = {};
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    if (mine && begin + r < rows) packs[r] = cuda_model::load_words<T, N>(in.x.row(begin + r) + j);
+  }
+  float gain[N] = {};
+  if (mine) cuda_model::load_gain(gain, in.weight + j, in.weight_offset);
+  // Over each row's threads, lanes and then warps in order, as block_sum.
+  const auto sums = [&](float(&values)[kRows], float(&of_rows)[kRows][kThreads / 32]) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      values[r] = cuda_model::warp_sum(values[r]);
+      if (threadIdx.x % 32 == 0) of_rows[r][threadIdx.x / 32] = values[r];
+      values[r] = 0;
+    }
+    __syncthreads();
+    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) values[r] += of_rows[r][warp];
+    }
+  };
+  RunStats stats[kRows];
+  if (in.stats_given) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (begin + r < rows) stats[r] = cuda_model::read_stats<Centered>(in.stats, begin + r);
+    }
+  } else {
+    float values[kRows] = {};
+    if constexpr (Centered) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int e = 0; e < N; ++e) values[r] += cuda_model::element<T, N>(packs[r], e);
+      }
+      sums(values, parts[0]);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) stats[r].mean = values[r] / count, values[r] = 0;
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int e = 0; e < N; ++e) {
+        const float centered = cuda_model::element<T, N>(packs[r], e) - stats[r].mean;
+        if (mine) values[r] = fmaf(centered, centered, values[r]);
+      }
+    }
+    sums(values, parts[1]);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      stats[r].rstd = 1.0f / sqrtf(values[r] / count + in.epsilon);
+      const std::int64_t row = begin + r;
+      if (threadIdx.x != 0 || row >= rows) continue;
+      if constexpr (Centered) in.stats[2 * row] = stats[r].mean;
+      in.stats[Centered ? 2 * row + 1 : row] = stats[r].rstd;
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    if (!mine || begin + r >= rows) return;
+    float value[N];
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+      const float centered = cuda_model::element<T, N>(packs[r], e) - stats[r].mean;
+      value[e] = centered * stats[r].rstd * gain[e];
+    }
+    if (in.bias != nullptr) {
+      float shift[N];
+      cuda_model::load(shift, in.bias + j);
+#pragma unroll
+      for (int e = 0; e < N; ++e) value[e] += shift[e];
+    }
+    cuda_model::store(in.y.row(begin + r) + j, value);
+  }
+}
+
 template <class T, int N, class Team, bool Centered>
 void launch(const Forward<T>& in, std::int64_t rows, cudaStream_t stream) {
+  if constexpr (std::is_same_v<Team, cuda_model::BlockTeam> && N > 1) {
+    if (in.groups == 1 && in.width <= kThreads * N) {
+      norm_rows<T, N, Centered>
+          <<<cuda_model::grid_size((rows + kRows - 1) / kRows, "norm"),
+             cuda_model::row_threads(in.width, N, kThreads), 0, stream>>>(in, rows);
+      return;
+    }
+  }
   constexpr bool warps = std::is_same_v<Team, cuda_model::WarpTeam>;
   const std::int64_t teams = warps ? std::min(in.groups, kMostWarps) : 1;
   const unsigned threads =
