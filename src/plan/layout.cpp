@@ -268,8 +268,9 @@ class WaitFinder {
 
 }  // namespace
 
-Bytes peak_alive(const Program& program, Tier tier) {
-  const Births births = births_of(program, tier);
+namespace {
+
+Bytes peak_alive(const Program& program, const Births& births) {
   Bytes alive = 0;
   const auto bytes_of = [&](ObjectId id) {
     return program.objects[static_cast<std::size_t>(id)].bytes;
@@ -284,15 +285,26 @@ Bytes peak_alive(const Program& program, Tier tier) {
   return peak;
 }
 
-Layout lay_out(const Program& program) {
+}  // namespace
+
+Bytes peak_alive(const Program& program, Tier tier) {
+  return peak_alive(program, births_of(program, tier));
+}
+
+Layout lay_out(const Program& program, const Rooms& rooms) {
   Layout layout;
   layout.offsets.assign(program.objects.size(), 0);
   for (const Tier tier : kTiers) {
     const Births births = births_of(program, tier);
     // Most programs need no byte more than what is alive at once; where holes are left over, the
     // arena grows by what the object that found no place was short of, and all is placed anew.
-    Bytes size = peak_alive(program, tier);
-    while (const Bytes missing = sweep(program, births, size, layout.offsets)) size += missing;
+    const Room& room = rooms[static_cast<std::size_t>(tier)];
+    Bytes size = std::max(peak_alive(program, births), room.wanted);
+    while (size <= room.most) {
+      const Bytes missing = sweep(program, births, size, layout.offsets);
+      if (missing == 0) break;
+      size += missing;
+    }
     layout.size[static_cast<std::size_t>(tier)] = size;
   }
   return layout;

@@ -60,7 +60,7 @@ TEST(Layout, OfTrainingProgramsIsCloseToWhatIsAliveAtOnce) {
   Bytes layouts = 0, alive = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const Workload work = random_workload(seed);
-    const Program program = build_training(work, random_choices(seed, work), 0);
+    const Program program = build_training(work, random_choices(seed, work), {0});
     const Layout layout = lay_out(program);
     for (const Tier tier : {Tier::device, Tier::host}) {
       EXPECT_GE(layout.size_of(tier), peak_alive(program, tier)) << "seed " << seed;
@@ -74,7 +74,7 @@ TEST(Layout, OfTrainingProgramsIsCloseToWhatIsAliveAtOnce) {
 
 TEST(Layout, IsTheSameEveryTime) {
   const Workload work = random_workload(5);
-  const Program program = build_training(work, random_choices(5, work), kMiB);
+  const Program program = build_training(work, random_choices(5, work), {kMiB});
   EXPECT_EQ(lay_out(program).offsets, lay_out(program).offsets);
 }
 
