@@ -32,7 +32,8 @@ class TrainingBuilder {
     }
     decide_scale();
     update_chunks();
-    ride_in(program_, std::move(fetches_), tide_.budget, earliest);
+    ride_in(program_, std::move(fetches_), tide_.budget, earliest,
+            tide_.early ? Arrival::first_first : Arrival::last_first);
     program_.find_lifetimes();
     return std::move(program_);
   }
