@@ -28,7 +28,7 @@ bool lay_out_within(Plan& plan, Tide tide) {
   Room& device = rooms[static_cast<std::size_t>(Tier::device)];
   device.most = room;
   tide.budget = room;
-  constexpr int attempts = 8;
+  constexpr int attempts = 5;
   for (int attempt = 1; attempt <= attempts; ++attempt) {
     plan.program = build_training(plan.workload, plan.choices, tide);
     const Bytes alive = peak_alive(plan.program, Tier::device);
@@ -42,8 +42,8 @@ bool lay_out_within(Plan& plan, Tide tide) {
     if (excess <= 0) return fits(plan);
     if (tide.budget == 0) return false;
     const bool barest = alive > tide.budget || attempt + 1 == attempts;
-    // Holes do not shrink as fast as the budget: steps of a certain size get there.
-    const Bytes step = std::max(excess, room / 32);
+    // Holes do not shrink as fast as the budget: growing steps get there.
+    const Bytes step = std::max(2 * excess, (room / 256) << attempt);
     tide.budget = barest ? 0 : std::max<Bytes>(0, std::min(tide.budget - step, alive - 1));
   }
   return false;
