@@ -16,7 +16,7 @@ constexpr int kHostShares = 16;
 // A step must be shorter by this to be worth another plan.
 constexpr double kWorthIt = 0.998;
 // From how many points of the grid small steps are taken.
-constexpr std::size_t kStarts = 3;
+constexpr std::size_t kStarts = 4;
 // Micro-batches between the first ones and the last are alike: more of them are not laid out.
 constexpr std::int64_t kMostPasses = 5;
 
@@ -106,14 +106,12 @@ class Searcher {
         layers_(static_cast<std::int64_t>(work.blocks.size()) - 2) {}
 
   Found run() {
-    if (effort_.start) {
-      try_point(point_of(*effort_.start));
-    } else {
-      try_grid();
-    }
+    if (effort_.start) try_point(point_of(*effort_.start));
+    if (!best_.fits) try_grid();
     std::vector<std::pair<double, Point>> starts(grid_);
     std::sort(starts.begin(), starts.end());
     if (starts.size() > kStarts) starts.resize(kStarts);
+    if (nothing_to_gain()) starts.clear();
     for (const auto& [seconds, point] : starts) take_small_steps(point, seconds);
     best_.programs = programs_;
     return best_;
@@ -167,14 +165,21 @@ class Searcher {
     const std::int64_t chunk =
         wishes_.chunk_parameters.value_or(default_chunk_parameters(work_));
     const std::vector<int> hosts =
-        host_is_free() ? std::vector<int>{0, 4, 8, 16} : std::vector<int>{0};
+        host_is_free() ? std::vector<int>{0, 4, 8, 12, 16} : std::vector<int>{0};
     for (const std::int64_t inputs : counts(wishes_.host_inputs, layers_, false)) {
       for (const std::int64_t recompute : counts(wishes_.recompute_blocks, layers_, true)) {
         for (const int host : hosts) {
+          if (nothing_to_gain()) return;
           try_point({.recompute = recompute, .inputs = inputs, .chunk = chunk, .host = host});
         }
       }
     }
+  }
+
+  // Everything stays where it is and nothing is done twice.
+  bool nothing_to_gain() const {
+    return best_.fits && best_.choices.offload_fraction == 0 &&
+           best_.choices.recompute_blocks == 0 && best_.choices.host_inputs == 0;
   }
 
   void try_point(const Point& point) {
@@ -238,7 +243,8 @@ class Searcher {
   }
 
   std::optional<double> try_out(const Point& point) {
-    if (programs_ >= effort_.programs && best_.fits) return std::nullopt;
+    // Where nothing fitted yet the grid is tried to its end: a refusal must be sure.
+    if (programs_ >= effort_.programs && (best_.fits || effort_.start)) return std::nullopt;
     if (best_.fits && floor_(choices_of(point, 0)) >= best_.step_seconds * kWorthIt) {
       return std::nullopt;
     }
@@ -260,6 +266,7 @@ class Searcher {
         best_.fits = true;
         best_.step_seconds = seconds;
         best_.choices = choices;
+        best_.needs = {.device = plan->peak(Tier::device), .host = plan->peak(Tier::host)};
       }
       return seconds;
     }

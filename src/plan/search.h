@@ -8,14 +8,15 @@
 namespace ebb::plan {
 
 struct Effort {
-  int programs = 300;              // the most that are built, however large the space
-  std::optional<Choices> start{};  // only small steps from here, instead of the grid
+  int programs = 400;              // the most that are built, however large the space
+  std::optional<Choices> start{};  // small steps from here if it fits, instead of the grid
 };
 
 struct Found {
   Choices choices{};  // where nothing fits, those that miss least
   bool fits = false;
   double step_seconds = 0;  // as predicted
+  Limits needs{};           // what it holds at most
   int programs = 0;         // built in search of it
 };
 
