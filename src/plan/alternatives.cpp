@@ -10,7 +10,7 @@ namespace ebb::plan {
 namespace {
 
 // Small steps from the plan that was found, not another search from the start.
-constexpr int kPrograms = 60;
+constexpr int kPrograms = 80;
 // What changes less than this is not worth a line.
 constexpr double kNoticeable = 0.005;
 
@@ -24,8 +24,8 @@ class Finder {
     while (step * 16 < plan_.limits.device) step *= 2;
     for (const Bytes change : {step, -step}) {
       Limits limits = plan_.limits;
-      limits.device += change;
-      add(fmt::format("--device-memory {}", limits.device),
+      limits.device = (limits.device + change) / kMiB * kMiB;
+      add(fmt::format("--device-memory {}MiB", limits.device / kMiB),
           fmt::format("{} {} device memory", format_bytes(step), change > 0 ? "more" : "less"),
           plan_.workload, wishes_, limits, plan_.profile);
     }

@@ -44,7 +44,7 @@ std::int64_t default_chunk_parameters(const Workload& workload) {
   constexpr std::int64_t smallest = 16 << 10;
   constexpr std::int64_t largest = 4 << 20;
   // A step's time hardly changes with more of them, the time to plan does.
-  constexpr std::int64_t most_chunks = 1024;
+  constexpr std::int64_t most_chunks = 512;
   const std::int64_t total = workload.parameters();
   return std::max(std::clamp(total / 64, smallest, largest), total / most_chunks);
 }

@@ -17,12 +17,14 @@ constexpr int kHostShares = 16;
 constexpr double kWorthIt = 0.998;
 // From how many points of the grid small steps are taken.
 constexpr std::size_t kStarts = 4;
-// Micro-batches between the first ones and the last are alike: more of them are not laid out.
+// Micro-batches between the first ones and the last are alike: more of them are not simulated. The
+// bytes of three are those of any more.
 constexpr std::int64_t kMostPasses = 5;
+constexpr std::int64_t kPassesOfBytes = 3;
 
 // The same work with fewer micro-batches; what those left out hold is counted all the same.
-Workload shortened(Workload work) {
-  const std::int64_t left_out = std::max<std::int64_t>(0, work.micro_batches - kMostPasses);
+Workload shortened(Workload work, std::int64_t most) {
+  const std::int64_t left_out = std::max<std::int64_t>(0, work.micro_batches - most);
   work.micro_batches -= left_out;
   work.host_extra += left_out * (align_up(work.batch) + 16) + (left_out > 0 ? 2 * kAlignment : 0);
   work.device_extra += left_out > 0 ? align_up(8 * left_out) : 0;
@@ -96,7 +98,8 @@ class Searcher {
  public:
   Searcher(const Workload& work, const Wishes& wishes, const Limits& limits, const Profile& profile,
            const Effort& effort)
-      : work_(shortened(work)),
+      : work_(shortened(work, kMostPasses)),
+        three_passes_(shortened(work, kPassesOfBytes)),
         left_out_(static_cast<double>(work.micro_batches - work_.micro_batches)),
         wishes_(wishes),
         limits_(limits),
@@ -106,13 +109,14 @@ class Searcher {
         layers_(static_cast<std::int64_t>(work.blocks.size()) - 2) {}
 
   Found run() {
-    if (effort_.start) try_point(point_of(*effort_.start));
+    if (effort_.start) {
+      Point point = point_of(*effort_.start);
+      try_point(point);
+      point.more = 0;
+      try_point(point);
+    }
     if (!best_.fits) try_grid();
-    std::vector<std::pair<double, Point>> starts(grid_);
-    std::sort(starts.begin(), starts.end());
-    if (starts.size() > kStarts) starts.resize(kStarts);
-    if (nothing_to_gain()) starts.clear();
-    for (const auto& [seconds, point] : starts) take_small_steps(point, seconds);
+    for (const auto& [seconds, point] : starts()) take_small_steps(point, seconds);
     best_.programs = programs_;
     return best_;
   }
@@ -152,6 +156,22 @@ class Searcher {
     return point;
   }
 
+  using Tried = std::pair<double, Point>;
+
+  // The best of the grid, one for each part that the CPU may have: they lie far apart.
+  std::vector<Tried> starts() {
+    std::vector<Tried> best;
+    if (nothing_to_gain()) return best;
+    std::sort(grid_.begin(), grid_.end());
+    for (const Tried& tried : grid_) {
+      const bool new_part = std::none_of(best.begin(), best.end(), [&](const Tried& other) {
+        return other.second.host == tried.second.host;
+      });
+      if (new_part && best.size() < kStarts) best.push_back(tried);
+    }
+    return best;
+  }
+
   static std::vector<std::int64_t> counts(const std::optional<std::int64_t>& wish,
                                           std::int64_t layers, bool parts) {
     if (wish) return {std::min(*wish, layers)};
@@ -169,8 +189,10 @@ class Searcher {
     for (const std::int64_t inputs : counts(wishes_.host_inputs, layers_, false)) {
       for (const std::int64_t recompute : counts(wishes_.recompute_blocks, layers_, true)) {
         for (const int host : hosts) {
-          if (nothing_to_gain()) return;
-          try_point({.recompute = recompute, .inputs = inputs, .chunk = chunk, .host = host});
+          for (const int more : {0, kShares}) {
+            if (nothing_to_gain()) return;
+            try_point({recompute, inputs, chunk, host, more});
+          }
         }
       }
     }
@@ -193,11 +215,11 @@ class Searcher {
   };
   Fit barest(const Choices& choices) {
     ++programs_;
-    const Program program = build_training(work_, choices, {});
+    const Program program = build_training(three_passes_, choices, {});
     Bytes missing = 0;
     Fit fit;
     for (const Tier tier : {Tier::device, Tier::host}) {
-      const Bytes over = peak_alive(program, tier) + work_.extra(tier) - limits_.of(tier);
+      const Bytes over = peak_alive(program, tier) + three_passes_.extra(tier) - limits_.of(tier);
       if (over <= 0) continue;
       missing += over;
       fit.short_of_device = fit.short_of_device || tier == Tier::device;
@@ -252,8 +274,8 @@ class Searcher {
     if (least < 0) return std::nullopt;
     // Holes may ask for a little more than the barest order does.
     constexpr int tries = 4;
-    for (int share = least + point.more; share <= kShares && share < least + point.more + tries;
-         ++share) {
+    const int first = std::min(least + point.more, kShares);
+    for (int share = first; share <= kShares && share < first + tries; ++share) {
       const Choices choices = choices_of(point, share);
       if (best_.fits && floor_(choices) >= best_.step_seconds * kWorthIt) return std::nullopt;
       ++programs_;
@@ -318,6 +340,7 @@ class Searcher {
   }
 
   const Workload work_;
+  const Workload three_passes_;
   const double left_out_;  // micro-batches
   const Wishes& wishes_;
   const Limits& limits_;
@@ -329,7 +352,7 @@ class Searcher {
   int last_share_ = 0;
   Found best_;
   Bytes missing_ = std::numeric_limits<Bytes>::max();
-  std::vector<std::pair<double, Point>> grid_;
+  std::vector<Tried> grid_;
   std::map<Point, int> least_;
   std::map<Point, std::optional<double>> tried_;
 };
