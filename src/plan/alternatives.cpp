@@ -10,7 +10,7 @@ namespace ebb::plan {
 namespace {
 
 // Small steps from the plan that was found, not another search from the start.
-constexpr int kPrograms = 80;
+constexpr int kPrograms = 50;
 // What changes less than this is not worth a line.
 constexpr double kNoticeable = 0.005;
 

@@ -6,8 +6,8 @@ namespace ebb::plan {
 namespace {
 
 // A block may be cut after whole norm blocks of a tensor, or where the next tensor starts; padding
-// behind a tensor belongs to it. The furthest such cut that is at most `size` behind `first`, or the
-// nearest if none is. There may be millions of them, so they are not listed.
+// behind a tensor belongs to it. The furthest such cut that is at most `size` behind `first`, or
+// the nearest if none is. There may be millions of them, so they are not listed.
 std::int64_t next_cut(const Block& block, std::int64_t grain, std::int64_t first,
                       std::int64_t size) {
   std::int64_t cut = 0;

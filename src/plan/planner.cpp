@@ -18,9 +18,9 @@ Bytes streamed_bytes(const Program& program, const Workload& workload) {
   return bytes;
 }
 
-// A program with this tide that fits, laid out. Holes between objects can make the arena larger than
-// what is alive at once; then states ride in a little later and it is laid out again, in the end as
-// late as they can.
+// A program with this tide that fits, laid out. Holes between objects can make the arena larger
+// than what is alive at once; then states ride in a little later and it is laid out again, in the
+// end as late as they can.
 bool lay_out_within(Plan& plan, Tide tide) {
   const Bytes room = plan.limits.device - plan.workload.device_extra;
   Rooms rooms;

@@ -77,8 +77,8 @@ class Floor {
         (streamed + by_host * gradient * passes_ + inputs) / profile_.down_bytes_per_second;
     const double host =
         by_host * (2 * (state_ / parameters_ + weight) + gradient) / profile_.host_bytes_per_second;
-    const double compute = model_seconds_ + passes_ * seconds(again) +
-                           (1 - choices.host_fraction) * device_seconds_;
+    const double compute =
+        model_seconds_ + passes_ * seconds(again) + (1 - choices.host_fraction) * device_seconds_;
     return std::max({compute, up, down, host});
   }
 
@@ -131,9 +131,8 @@ class Searcher {
   bool host_is_free() const { return !wishes_.site && !wishes_.host_fraction; }
 
   Choices choices_of(const Point& point, int share) const {
-    const double fraction =
-        fixed_share().value_or(std::max(static_cast<double>(share) / kShares,
-                                        wishes_.host_fraction.value_or(0)));
+    const double fraction = fixed_share().value_or(
+        std::max(static_cast<double>(share) / kShares, wishes_.host_fraction.value_or(0)));
     const double host = wishes_.site == Site::host ? fraction
                         : host_is_free()           ? fraction * point.host / kHostShares
                                                    : wishes_.host_fraction.value_or(0);
@@ -182,8 +181,7 @@ class Searcher {
   }
 
   void try_grid() {
-    const std::int64_t chunk =
-        wishes_.chunk_parameters.value_or(default_chunk_parameters(work_));
+    const std::int64_t chunk = wishes_.chunk_parameters.value_or(default_chunk_parameters(work_));
     const std::vector<int> hosts =
         host_is_free() ? std::vector<int>{0, 4, 8, 12, 16} : std::vector<int>{0};
     for (const std::int64_t inputs : counts(wishes_.host_inputs, layers_, false)) {

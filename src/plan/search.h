@@ -1,4 +1,5 @@
-// The search for the fastest choices that fit: a coarse grid, then small steps from its best points.
+// The search for the fastest choices that fit: a coarse grid, then small steps from its best
+// points.
 #pragma once
 
 #include <optional>
@@ -8,7 +9,7 @@
 namespace ebb::plan {
 
 struct Effort {
-  int programs = 400;              // the most that are built, however large the space
+  int programs = 300;              // the most that are built, however large the space
   std::optional<Choices> start{};  // small steps from here if it fits, instead of the grid
 };
 

@@ -56,7 +56,8 @@ class Run {
       start_what_can();
       advance_to_next_end();
     }
-    // A lane that is busy for longer than a step takes is waited for in the end, however much later.
+    // A lane that is busy for longer than a step takes is waited for in the end, however much
+    // later.
     const PerLane& busy = result_.busy_seconds;
     result_.step_seconds = std::max(step_seconds_, *std::max_element(busy.begin(), busy.end()));
     result_.pass_seconds = pass_seconds_;

@@ -13,7 +13,10 @@ namespace {
 class TrainingBuilder {
  public:
   TrainingBuilder(const Workload& work, const Choices& choices, const Tide& tide)
-      : work_(work), choices_(choices), tide_(tide), layers_(static_cast<int>(work.blocks.size()) - 2) {
+      : work_(work),
+        choices_(choices),
+        tide_(tide),
+        layers_(static_cast<int>(work.blocks.size()) - 2) {
     program_.chunks = cut_chunks(work, choices);
     cells_.resize(work.blocks.size());
     for (int c = 0; c < static_cast<int>(program_.chunks.size()); ++c) {
@@ -26,7 +29,8 @@ class TrainingBuilder {
     task(Op::forget_scale, Lane::host, {writes(Role::host_scale, host_scale_)});
     TaskId earliest = 0;
     for (int micro = 0; micro < work_.micro_batches; ++micro) {
-      if (micro == last_micro() && !tide_.early) earliest = static_cast<TaskId>(program_.tasks.size());
+      if (micro == last_micro() && !tide_.early)
+        earliest = static_cast<TaskId>(program_.tasks.size());
       forward_pass(micro);
       backward_pass(micro);
     }
@@ -250,8 +254,8 @@ class TrainingBuilder {
     collect_gradient(head(), micro);
   }
 
-  // A step's gradients stay until the updates; a micro-batch's alone is gone right after it was added
-  // to the sum.
+  // A step's gradients stay until the updates; a micro-batch's alone is gone right after it was
+  // added to the sum.
   ObjectId new_gradient(int b, int micro) {
     const ObjectId id =
         object(Tier::device, Purpose::gradients, block(b).parameters * work_.gradient_bytes,

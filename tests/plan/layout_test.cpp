@@ -165,5 +165,22 @@ TEST(Waits, OrderEveryConflictOfRandomPrograms) {
   }
 }
 
+TEST(Layout, UsesTheRoomThatIsWantedAndNoMoreThanThereIs) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const Workload work = random_workload(seed);
+    const Program program = build_training(work, random_choices(seed, work), {});
+    const auto device = static_cast<std::size_t>(Tier::device);
+    const Bytes smallest = lay_out(program).size[device];
+    Rooms rooms;
+    rooms[device] = {.wanted = smallest + 4 * kAlignment, .most = smallest + 4 * kAlignment};
+    const Layout larger = lay_out(program, rooms);
+    EXPECT_EQ(larger.size[device], smallest + 4 * kAlignment) << "seed " << seed;
+    EXPECT_EQ(check_addresses(program, larger), "") << "seed " << seed;
+    const Bytes alive = peak_alive(program, Tier::device);
+    rooms[device] = {.most = alive - 1};
+    EXPECT_GT(lay_out(program, rooms).size[device], alive - 1) << "seed " << seed;
+  }
+}
+
 }  // namespace
 }  // namespace ebb::plan
