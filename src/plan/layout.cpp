@@ -296,6 +296,18 @@ Bytes peak_alive(const Program& program, const Births& births) {
   return peak;
 }
 
+// Up to where objects lie.
+Bytes extent(const Program& program, const Births& births, const std::vector<Bytes>& offsets) {
+  Bytes end = 0;
+  for (const auto* ids : {&births.persistent, &births.born}) {
+    for (const ObjectId id : *ids) {
+      const auto i = static_cast<std::size_t>(id);
+      end = std::max(end, offsets[i] + program.objects[i].bytes);
+    }
+  }
+  return end;
+}
+
 }  // namespace
 
 Bytes peak_alive(const Program& program, Tier tier) {
@@ -313,7 +325,10 @@ Layout lay_out(const Program& program, const Rooms& rooms) {
     Bytes size = std::max(peak_alive(program, births), room.wanted);
     for (int sweeps = 1; size <= room.most; ++sweeps) {
       const Bytes missing = sweep(program, births, size, layout.offsets);
-      if (missing == 0) break;
+      if (missing == 0) {
+        size = extent(program, births, layout.offsets);
+        break;
+      }
       // Many small objects are short of little each: past some sweeps, half a percent at a time.
       constexpr int patience = 8;
       size += sweeps < patience ? missing : std::max(missing, align_up(size / 200));

@@ -100,8 +100,13 @@ bool fits(const Plan& plan) {
 
 Plan make_plan(const Workload& workload, const Wishes& wishes, const Limits& limits,
                const Profile& profile) {
-  const Found found = search(workload, wishes, limits, profile);
+  Found found = search(workload, wishes, limits, profile);
   Plan plan = plan_with(workload, found.choices, limits, profile);
+  if (found.fits && !fits(plan)) {
+    // Micro-batches that were taken for alike left other holes.
+    found = search(workload, wishes, limits, profile, {.every_pass = true});
+    plan = plan_with(workload, found.choices, limits, profile);
+  }
   if (found.fits) return plan;
   throw OutOfBudget(explain_refusal(plan, wishes));
 }

@@ -98,7 +98,7 @@ class Searcher {
  public:
   Searcher(const Workload& work, const Wishes& wishes, const Limits& limits, const Profile& profile,
            const Effort& effort)
-      : work_(shortened(work, kMostPasses)),
+      : work_(effort.every_pass ? work : shortened(work, kMostPasses)),
         three_passes_(shortened(work, kPassesOfBytes)),
         left_out_(static_cast<double>(work.micro_batches - work_.micro_batches)),
         wishes_(wishes),
