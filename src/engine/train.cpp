@@ -327,11 +327,12 @@ std::string explain_elsewhere(io::FileSystem& files, const TrainOptions& options
   const TrainingSettings settings = training_settings(
       options, config, {.device = profile.device_memory, .host = profile.host_memory});
   const auto ops = kernels::create_absent_ops(profile.device, profile.cores);
+  const plan::Plan plan = plan_training(*ops, profile, settings);
   return fmt::format(
-      "{}Speeds of {}:\n{}Workspaces are estimates: the libraries of that machine were not "
+      "{}{}Speeds of {}:\n{}Workspaces are estimates: the libraries of that machine were not "
       "asked.\n",
-      plan::explain(plan_training(*ops, profile, settings)), profile.name,
-      plan::explain_speeds(profile));
+      plan::explain(plan), plan::explain(alternatives_to(plan, *ops, profile, settings)),
+      profile.name, plan::explain_speeds(profile));
 }
 
 }  // namespace
@@ -349,8 +350,9 @@ std::string explain_plan(const TrainOptions& options, const std::string& machine
   const std::string speeds = engine::load_profile(files, runtime, options.profile);
   const engine::TrainingSettings settings =
       engine::training_settings(options, source.config, runtime.limits());
-  return plan::explain(engine::plan_training(runtime, settings)) + speeds + "\n" +
-         plan::explain_speeds(runtime.profile());
+  const plan::Plan plan = engine::plan_training(runtime, settings);
+  return plan::explain(plan) + plan::explain(engine::alternatives_to(plan, runtime, settings)) +
+         speeds + "\n" + plan::explain_speeds(runtime.profile());
 }
 
 }  // namespace ebb

@@ -38,6 +38,14 @@ std::vector<plan::TaskId> find_evaluation(const std::vector<plan::Task>& tasks) 
   return found;
 }
 
+plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s) {
+  return training_workload(make_decoder(s), model::parameters_of(s.config), ops,
+                           {.accumulate = s.accumulate,
+                            .gradient_type = s.gradient_type,
+                            .state = s.state_kind(),
+                            .host_extra = s.host_extra});
+}
+
 plan::Profile speeds_for(plan::Profile profile, const TrainingSettings& s) {
   if (s.dtype == DType::f32) profile = plan::with_variant(std::move(profile), "fp32");
   return plan::with_variant(std::move(profile), fmt::format("{} states", name_of(s.format)));
@@ -52,13 +60,29 @@ plan::Plan plan_training(Runtime& runtime, const TrainingSettings& s) {
 
 plan::Plan plan_training(kernels::CountingOps& ops, const plan::Profile& profile,
                          const TrainingSettings& s) {
-  const model::Decoder decoder = make_decoder(s);
-  const plan::Workload work = training_workload(decoder, model::parameters_of(s.config), ops,
-                                                {.accumulate = s.accumulate,
-                                                 .gradient_type = s.gradient_type,
-                                                 .state = s.state_kind(),
-                                                 .host_extra = s.host_extra});
-  return plan::make_plan(work, s.wishes, s.limits, speeds_for(profile, s));
+  return plan::make_plan(workload_of(ops, s), s.wishes, s.limits, speeds_for(profile, s));
+}
+
+std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, kernels::CountingOps& ops,
+                                               const plan::Profile& profile,
+                                               const TrainingSettings& s) {
+  using optim::StateFormat;
+  std::vector<plan::Variant> formats;
+  for (const StateFormat format : {StateFormat::exact, StateFormat::bf16, StateFormat::int8}) {
+    if (format == s.format || !optim::has_format(s.rule, format)) continue;
+    TrainingSettings other = s;
+    other.format = format;
+    formats.push_back({.flags = fmt::format("--state-format {}", name_of(format)),
+                       .workload = workload_of(ops, other),
+                       .profile = speeds_for(profile, other)});
+  }
+  return plan::alternatives_to(plan, s.wishes, formats);
+}
+
+std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, Runtime& runtime,
+                                               const TrainingSettings& s) {
+  kernels::CountingOps ops(runtime.model_ops());
+  return alternatives_to(plan, ops, runtime.profile(), s);
 }
 
 TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)

@@ -16,6 +16,7 @@
 #include "model/decoder.h"
 #include "optim/rules.h"
 #include "optim/schedule.h"
+#include "plan/alternatives.h"
 #include "plan/planner.h"
 #include "text/data/batch.h"
 
@@ -50,6 +51,12 @@ struct Evaluation {
 plan::Plan plan_training(kernels::CountingOps& ops, const plan::Profile& profile,
                          const TrainingSettings& settings);
 plan::Plan plan_training(Runtime& runtime, const TrainingSettings& settings);
+// What else could be asked for: other limits and placements, other state formats.
+std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, kernels::CountingOps& ops,
+                                               const plan::Profile& profile,
+                                               const TrainingSettings& settings);
+std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, Runtime& runtime,
+                                               const TrainingSettings& settings);
 
 class TrainingRun {
  public:

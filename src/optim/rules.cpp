@@ -190,8 +190,12 @@ void validate(const Rule& rule) {
       rule);
 }
 
+bool has_format(const Rule& rule, StateFormat format) {
+  return format == StateFormat::exact || std::holds_alternative<AdamW>(rule);
+}
+
 void validate(const Rule& rule, StateFormat format) {
-  if (format == StateFormat::exact || std::holds_alternative<AdamW>(rule)) return;
+  if (has_format(rule, format)) return;
   throw ConfigError(fmt::format("--state-format {} is for --optimizer adamw; {} has exact alone",
                                 kernels::name_of(format), name_of(rule)));
 }

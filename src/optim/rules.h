@@ -74,6 +74,7 @@ int moments_of(const Rule& rule);
 
 // Throws ConfigError that names the flag, the value and the range.
 void validate(const Rule& rule);
+bool has_format(const Rule& rule, kernels::StateFormat format);
 // Throws ConfigError where the rule has no such format.
 void validate(const Rule& rule, kernels::StateFormat format);
 

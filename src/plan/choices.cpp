@@ -5,31 +5,36 @@
 namespace ebb::plan {
 namespace {
 
-// Where a block may be cut: after whole norm blocks of a tensor, or where the next tensor starts.
-// Padding behind a tensor belongs to it.
-std::vector<std::int64_t> legal_cuts(const Block& block, std::int64_t grain) {
-  std::vector<std::int64_t> cuts;
+// A block may be cut after whole norm blocks of a tensor, or where the next tensor starts; padding
+// behind a tensor belongs to it. The furthest such cut that is at most `size` behind `first`, or
+// the nearest if none is. There may be millions of them, so they are not listed.
+std::int64_t next_cut(const Block& block, std::int64_t grain, std::int64_t first,
+                      std::int64_t size) {
+  std::int64_t cut = 0;
   for (std::size_t i = 0; i < block.tensors.size(); ++i) {
     const TensorRange& tensor = block.tensors[i];
-    for (std::int64_t at = grain; at < tensor.count; at += grain) cuts.push_back(tensor.first + at);
-    cuts.push_back(i + 1 < block.tensors.size() ? block.tensors[i + 1].first : block.parameters);
+    const bool last = i + 1 == block.tensors.size();
+    const std::int64_t end = last ? block.parameters : block.tensors[i + 1].first;
+    if (end <= first) continue;
+    const std::int64_t parameters_end = tensor.first + tensor.count;
+    if (cut == 0) cut = first + grain < parameters_end ? first + grain : end;
+    if (end > first + size) {
+      const std::int64_t within = std::min(first + size, parameters_end - 1) - tensor.first;
+      return std::max(cut, tensor.first + within / grain * grain);
+    }
+    cut = end;
   }
-  return cuts;
+  return cut;
 }
 
 void cut_block(int index, const Block& block, const Workload& workload, std::int64_t size,
                std::vector<Chunk>& chunks) {
-  std::int64_t first = 0;
-  std::int64_t last = 0;  // the furthest legal cut so far
   int cell = 0;
-  for (const std::int64_t cut : legal_cuts(block, workload.norm_block)) {
-    if (cut - first > size && last > first) {
-      chunks.push_back({index, cell++, first, last - first, Site::resident});
-      first = last;
-    }
-    last = cut;
+  for (std::int64_t first = 0; first < block.parameters;) {
+    const std::int64_t cut = next_cut(block, workload.norm_block, first, size);
+    chunks.push_back({index, cell++, first, cut - first, Site::resident});
+    first = cut;
   }
-  if (last > first) chunks.push_back({index, cell, first, last - first, Site::resident});
 }
 
 }  // namespace
@@ -38,7 +43,8 @@ std::int64_t default_chunk_parameters(const Workload& workload) {
   // 40 MiB of exact state is past the link's latency by far; a small model still gets 64 chunks.
   constexpr std::int64_t smallest = 16 << 10;
   constexpr std::int64_t largest = 4 << 20;
-  constexpr std::int64_t most_chunks = 4096;
+  // A step's time hardly changes with more of them, the time to plan does.
+  constexpr std::int64_t most_chunks = 512;
   const std::int64_t total = workload.parameters();
   return std::max(std::clamp(total / 64, smallest, largest), total / most_chunks);
 }

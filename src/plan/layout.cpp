@@ -8,85 +8,108 @@
 namespace ebb::plan {
 namespace {
 
-// The free ranges of an arena, by start.
+// The free ranges of an arena, by start. There are few at a time: a plain vector is fastest.
 class FreeList {
  public:
   explicit FreeList(Bytes size) {
-    if (size > 0) ranges_[0] = size;
+    if (size > 0) ranges_.push_back({0, size});
   }
 
   std::optional<Bytes> take(Bytes bytes, End end) {
+    const auto enough = [&](const Range& range) { return range.end - range.start >= bytes; };
     if (end == End::low) {
-      for (auto it = ranges_.begin(); it != ranges_.end(); ++it) {
-        if (it->second >= bytes) return cut(it, it->first, bytes);
-      }
-    } else {
-      for (auto it = ranges_.rbegin(); it != ranges_.rend(); ++it) {
-        if (it->second >= bytes) {
-          return cut(std::prev(it.base()), it->first + it->second - bytes, bytes);
-        }
-      }
+      const auto it = std::find_if(ranges_.begin(), ranges_.end(), enough);
+      if (it == ranges_.end()) return std::nullopt;
+      const Bytes at = it->start;
+      it->start += bytes;
+      if (it->start == it->end) ranges_.erase(it);
+      return at;
     }
-    return std::nullopt;
+    const auto it = std::find_if(ranges_.rbegin(), ranges_.rend(), enough);
+    if (it == ranges_.rend()) return std::nullopt;
+    it->end -= bytes;
+    const Bytes at = it->end;
+    if (it->start == it->end) ranges_.erase(std::prev(it.base()));
+    return at;
   }
 
   void give_back(Bytes start, Bytes bytes) {
-    auto next = ranges_.lower_bound(start);
-    if (next != ranges_.end() && start + bytes == next->first) {
-      bytes += next->second;
-      next = ranges_.erase(next);
+    const auto next =
+        std::lower_bound(ranges_.begin(), ranges_.end(), start,
+                         [](const Range& range, Bytes at) { return range.start < at; });
+    const bool touches_next = next != ranges_.end() && start + bytes == next->start;
+    const bool touches_last = next != ranges_.begin() && std::prev(next)->end == start;
+    if (touches_last && touches_next) {
+      std::prev(next)->end = next->end;
+      ranges_.erase(next);
+    } else if (touches_last) {
+      std::prev(next)->end += bytes;
+    } else if (touches_next) {
+      next->start = start;
+    } else {
+      ranges_.insert(next, {start, start + bytes});
     }
-    if (next != ranges_.begin()) {
-      auto previous = std::prev(next);
-      if (previous->first + previous->second == start) {
-        previous->second += bytes;
-        return;
-      }
-    }
-    ranges_[start] = bytes;
   }
 
   Bytes largest() const {
     Bytes most = 0;
-    for (const auto& [start, bytes] : ranges_) most = std::max(most, bytes);
+    for (const Range& range : ranges_) most = std::max(most, range.end - range.start);
     return most;
   }
 
  private:
-  Bytes cut(std::map<Bytes, Bytes>::iterator range, Bytes at, Bytes bytes) {
-    const Bytes start = range->first;
-    const Bytes end = start + range->second;
-    ranges_.erase(range);
-    if (at > start) ranges_[start] = at - start;
-    if (at + bytes < end) ranges_[at + bytes] = end - at - bytes;
-    return at;
-  }
-
-  std::map<Bytes, Bytes> ranges_;
+  struct Range {
+    Bytes start = 0;
+    Bytes end = 0;
+  };
+  std::vector<Range> ranges_;
 };
 
-// The objects of a tier by the task at which they come to life and at which they go.
+// The objects of a tier in the order in which they come to life, and in which they go.
 struct Births {
   std::vector<ObjectId> persistent;
-  std::vector<std::vector<ObjectId>> born;
-  std::vector<std::vector<ObjectId>> dead;
+  std::vector<ObjectId> born;
+  std::vector<ObjectId> dead;
 };
 
 Births births_of(const Program& program, Tier tier) {
   Births births;
-  births.born.resize(program.tasks.size());
-  births.dead.resize(program.tasks.size());
   for (ObjectId id = 0; id < static_cast<ObjectId>(program.objects.size()); ++id) {
     const Object& object = program.objects[static_cast<std::size_t>(id)];
     if (object.tier != tier || object.bytes == 0) continue;
     if (object.persistent) {
       births.persistent.push_back(id);
     } else if (object.first >= 0) {
-      births.born[static_cast<std::size_t>(object.first)].push_back(id);
-      births.dead[static_cast<std::size_t>(object.last)].push_back(id);
+      births.born.push_back(id);
     }
   }
+  births.dead = births.born;
+  const auto sort_by = [&](std::vector<ObjectId>& ids, TaskId Object::*when) {
+    std::stable_sort(ids.begin(), ids.end(), [&](ObjectId a, ObjectId b) {
+      return program.objects[static_cast<std::size_t>(a)].*when <
+             program.objects[static_cast<std::size_t>(b)].*when;
+    });
+  };
+  sort_by(births.born, &Object::first);
+  sort_by(births.dead, &Object::last);
   return births;
+}
+
+// Goes through the step: `place` each object as it comes to life, until one says no; `take_back`
+// each whose last task is over.
+template <class Place, class TakeBack>
+void live_through(const Program& program, const Births& births, Place place, TakeBack take_back) {
+  const auto object = [&](ObjectId id) -> const Object& {
+    return program.objects[static_cast<std::size_t>(id)];
+  };
+  for (const ObjectId id : births.persistent) {
+    if (!place(id, object(id))) return;
+  }
+  auto dead = births.dead.begin();
+  for (const ObjectId id : births.born) {
+    for (; object(*dead).last < object(id).first; ++dead) take_back(*dead, object(*dead));
+    if (!place(id, object(id))) return;
+  }
 }
 
 // One sweep through the step in an arena of `size`. Returns by how much the arena was too small for
@@ -94,29 +117,18 @@ Births births_of(const Program& program, Tier tier) {
 Bytes sweep(const Program& program, const Births& births, Bytes size, std::vector<Bytes>& offsets) {
   FreeList free(size);
   Bytes missing = 0;
-  const auto place = [&](ObjectId id) {
-    const Object& object = program.objects[static_cast<std::size_t>(id)];
-    const auto at = free.take(object.bytes, object.end);
-    if (at) {
-      offsets[static_cast<std::size_t>(id)] = *at;
-    } else {
-      missing = object.bytes - free.largest();
-    }
-    return at.has_value();
-  };
-  for (const ObjectId id : births.persistent) {
-    if (!place(id)) return missing;
-  }
-  for (std::size_t task = 0; task < program.tasks.size(); ++task) {
-    for (const ObjectId id : births.born[task]) {
-      if (!place(id)) return missing;
-    }
-    for (const ObjectId id : births.dead[task]) {
-      free.give_back(offsets[static_cast<std::size_t>(id)],
-                     program.objects[static_cast<std::size_t>(id)].bytes);
-    }
-  }
-  return 0;
+  live_through(
+      program, births,
+      [&](ObjectId id, const Object& object) {
+        const auto at = free.take(object.bytes, object.end);
+        offsets[static_cast<std::size_t>(id)] = at.value_or(0);
+        if (!at) missing = object.bytes - free.largest();
+        return at.has_value();
+      },
+      [&](ObjectId id, const Object& object) {
+        free.give_back(offsets[static_cast<std::size_t>(id)], object.bytes);
+      });
+  return missing;
 }
 
 // What is known of one cell of an object while walking the issue order: on each lane, the last task
@@ -268,31 +280,59 @@ class WaitFinder {
 
 }  // namespace
 
-Bytes peak_alive(const Program& program, Tier tier) {
-  const Births births = births_of(program, tier);
+namespace {
+
+Bytes peak_alive(const Program& program, const Births& births) {
   Bytes alive = 0;
-  const auto bytes_of = [&](ObjectId id) {
-    return program.objects[static_cast<std::size_t>(id)].bytes;
-  };
-  for (const ObjectId id : births.persistent) alive += bytes_of(id);
-  Bytes peak = alive;
-  for (std::size_t task = 0; task < program.tasks.size(); ++task) {
-    for (const ObjectId id : births.born[task]) alive += bytes_of(id);
-    peak = std::max(peak, alive);
-    for (const ObjectId id : births.dead[task]) alive -= bytes_of(id);
-  }
+  Bytes peak = 0;
+  live_through(
+      program, births,
+      [&](ObjectId, const Object& object) {
+        alive += object.bytes;
+        peak = std::max(peak, alive);
+        return true;
+      },
+      [&](ObjectId, const Object& object) { alive -= object.bytes; });
   return peak;
 }
 
-Layout lay_out(const Program& program) {
+// Up to where objects lie.
+Bytes extent(const Program& program, const Births& births, const std::vector<Bytes>& offsets) {
+  Bytes end = 0;
+  for (const auto* ids : {&births.persistent, &births.born}) {
+    for (const ObjectId id : *ids) {
+      const auto i = static_cast<std::size_t>(id);
+      end = std::max(end, offsets[i] + program.objects[i].bytes);
+    }
+  }
+  return end;
+}
+
+}  // namespace
+
+Bytes peak_alive(const Program& program, Tier tier) {
+  return peak_alive(program, births_of(program, tier));
+}
+
+Layout lay_out(const Program& program, const Rooms& rooms) {
   Layout layout;
   layout.offsets.assign(program.objects.size(), 0);
   for (const Tier tier : kTiers) {
     const Births births = births_of(program, tier);
     // Most programs need no byte more than what is alive at once; where holes are left over, the
     // arena grows by what the object that found no place was short of, and all is placed anew.
-    Bytes size = peak_alive(program, tier);
-    while (const Bytes missing = sweep(program, births, size, layout.offsets)) size += missing;
+    const Room& room = rooms[static_cast<std::size_t>(tier)];
+    Bytes size = std::max(peak_alive(program, births), room.wanted);
+    for (int sweeps = 1; size <= room.most; ++sweeps) {
+      const Bytes missing = sweep(program, births, size, layout.offsets);
+      if (missing == 0) {
+        size = extent(program, births, layout.offsets);
+        break;
+      }
+      // Many small objects are short of little each: past some sweeps, half a percent at a time.
+      constexpr int patience = 8;
+      size += sweeps < patience ? missing : std::max(missing, align_up(size / 200));
+    }
     layout.size[static_cast<std::size_t>(tier)] = size;
   }
   return layout;

@@ -1,117 +1,93 @@
 #include "plan/planner.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "ebb/error.h"
 #include "plan/explain.h"
+#include "plan/search.h"
 #include "plan/training_program.h"
 
 namespace ebb::plan {
 namespace {
 
-// Shares are tried in eighths: finer ones move a few percent of the states.
-constexpr int kShares = 8;
-// A plan must be this much faster to be worth one more thing that moves.
-constexpr double kWorthIt = 0.99;
-
-std::vector<std::int64_t> block_counts(const std::optional<std::int64_t>& wish, std::int64_t layers,
-                                       bool halves) {
-  if (wish) return {std::min(*wish, layers)};
-  if (halves && layers > 1) return {0, layers / 2, layers};
-  return {0, layers};
+Bytes streamed_bytes(const Program& program, const Workload& workload) {
+  Bytes bytes = 0;
+  for (const Chunk& chunk : program.chunks) {
+    if (chunk.site == Site::stream) bytes += workload.state_bytes(chunk.count);
+  }
+  return bytes;
 }
 
-// How much of what leaves the device the CPU updates, for each way worth trying.
-std::vector<double> host_shares(const Wishes& wishes) {
-  if (wishes.site == Site::host) return {1.0};
-  if (wishes.site || wishes.host_fraction) return {0.0};
-  return {0.0, 0.25, 0.5, 0.75, 1.0};
+// A program with this tide that fits, laid out. Holes between objects can make the arena larger
+// than what is alive at once; then states ride in a little later and it is laid out again, in the
+// end as late as they can.
+bool lay_out_within(Plan& plan, Tide tide) {
+  const Bytes room = plan.limits.device - plan.workload.device_extra;
+  Rooms rooms;
+  rooms[static_cast<std::size_t>(Tier::host)].most = plan.limits.host - plan.workload.host_extra;
+  Room& device = rooms[static_cast<std::size_t>(Tier::device)];
+  device.most = room;
+  tide.budget = room;
+  constexpr int attempts = 5;
+  for (int attempt = 1; attempt <= attempts; ++attempt) {
+    plan.program = build_training(plan.workload, plan.choices, tide);
+    const Bytes alive = peak_alive(plan.program, Tier::device);
+    // More alive than the limit: the barest order needs more too, and nothing helps.
+    if (alive > room) return false;
+    // States that ride out hold up whoever needs their memory: the more there is, the later.
+    const Bytes streamed = streamed_bytes(plan.program, plan.workload);
+    device.wanted = tide.budget == 0 && streamed > 0 ? room : std::min(room, alive + streamed);
+    plan.layout = lay_out(plan.program, rooms);
+    const Bytes excess = plan.layout.size_of(Tier::device) - room;
+    if (excess <= 0) return fits(plan);
+    if (tide.budget == 0) return false;
+    const bool barest = alive > tide.budget || attempt + 1 == attempts;
+    // Holes do not shrink as fast as the budget: growing steps get there.
+    const Bytes step = std::max(2 * excess, (room / 256) << attempt);
+    tide.budget = barest ? 0 : std::max<Bytes>(0, std::min(tide.budget - step, alive - 1));
+  }
+  return false;
 }
 
-struct Recipe {
-  Choices choices{};  // all but the shares
-  double host_share = 0;
-
-  Choices with(const Wishes& wishes, double fraction) const {
-    Choices all = choices;
-    all.offload_fraction = fraction;
-    all.host_fraction = std::min(fraction, wishes.host_fraction.value_or(fraction * host_share));
-    return all;
-  }
-};
-
-std::vector<Recipe> recipes_of(const Workload& workload, const Wishes& wishes) {
-  const auto layers = static_cast<std::int64_t>(workload.blocks.size()) - 2;
-  std::vector<Recipe> recipes;
-  for (const std::int64_t recompute : block_counts(wishes.recompute_blocks, layers, true)) {
-    for (const std::int64_t inputs : block_counts(wishes.host_inputs, layers, false)) {
-      for (const double share : host_shares(wishes)) {
-        Recipe recipe{.choices = {}, .host_share = share};
-        recipe.choices.chunk_parameters =
-            wishes.chunk_parameters.value_or(default_chunk_parameters(workload));
-        recipe.choices.recompute_blocks = recompute;
-        recipe.choices.host_inputs = inputs;
-        recipes.push_back(recipe);
-      }
-    }
-  }
-  return recipes;
-}
-
-// The least a recipe can move off the device and still fit, in eighths; or the fixed share. More
-// off the device needs less of it and more of the host, so a bisection finds it.
-std::optional<Plan> smallest_that_fits(const Recipe& recipe, const Wishes& wishes,
-                                       const Workload& workload, const Limits& limits,
-                                       const Profile& profile, std::optional<Plan>& closest) {
-  bool short_of_device = false;  // the last attempt
-  const auto attempt = [&](double fraction) -> std::optional<Plan> {
-    Plan plan = plan_with(workload, recipe.with(wishes, fraction), limits, profile);
-    if (fits(plan)) return plan;
-    short_of_device = plan.peak(Tier::device) > limits.device;
-    if (!closest || missing_bytes(plan) < missing_bytes(*closest)) closest = std::move(plan);
-    return std::nullopt;
-  };
-  if (wishes.site == Site::resident) return attempt(0.0);
-  if (wishes.offload_fraction) return attempt(*wishes.offload_fraction);
-  if (wishes.site) return attempt(1.0);
-  std::optional<Plan> best;
-  for (int low = 0, high = kShares; low <= high;) {
-    const int middle = (low + high) / 2;
-    const double share = static_cast<double>(middle) / kShares;
-    auto plan = attempt(std::max(share, wishes.host_fraction.value_or(0)));
-    if (!plan && short_of_device) {
-      low = middle + 1;
-    } else {
-      high = middle - 1;
-    }
-    if (plan) best = std::move(plan);
-  }
-  return best;
+bool predict_within(Plan& plan, const Tide& tide) {
+  if (!lay_out_within(plan, tide)) return false;
+  add_waits(plan.program, plan.layout);
+  plan.prediction = simulate(plan.program, plan.profile);
+  return true;
 }
 
 }  // namespace
 
+std::optional<Plan> try_plan_with(const Workload& workload, const Choices& choices,
+                                  const Limits& limits, const Profile& profile) {
+  Plan plan{.limits = limits, .workload = workload, .choices = choices, .profile = profile};
+  const bool streams = choices.offload_fraction > choices.host_fraction;
+  Tide tide{.gradients = streams ? End::low : End::high};
+  bool found = predict_within(plan, tide);
+  if (!found && streams) {
+    tide.gradients = End::high;
+    found = predict_within(plan, tide);
+  }
+  if (!found) return std::nullopt;
+  // The last backward pass is too short for all to ride in: with room for them, they come earlier.
+  const double exposed = plan.prediction.exposed_seconds[static_cast<std::size_t>(Lane::up)];
+  if (streams && workload.micro_batches > 1 && exposed > plan.prediction.step_seconds / 200) {
+    Plan other{.limits = limits, .workload = workload, .choices = choices, .profile = profile};
+    tide.early = true;
+    if (predict_within(other, tide) &&
+        other.prediction.step_seconds < plan.prediction.step_seconds) {
+      return other;
+    }
+  }
+  return plan;
+}
+
 Plan plan_with(const Workload& workload, const Choices& choices, const Limits& limits,
                const Profile& profile) {
+  if (auto plan = try_plan_with(workload, choices, limits, profile)) return std::move(*plan);
   Plan plan{.limits = limits, .workload = workload, .choices = choices, .profile = profile};
-  // Holes between objects can make the arena larger than what is alive at once; then states ride in
-  // a little later and it is laid out again, in the end as late as they can.
-  const Bytes room = limits.device - workload.device_extra;
-  Bytes budget = room;
-  constexpr int attempts = 8;
-  for (int attempt = 1; attempt <= attempts; ++attempt) {
-    plan.program = build_training(workload, choices, budget);
-    plan.layout = lay_out(plan.program);
-    const Bytes alive = peak_alive(plan.program, Tier::device);
-    const Bytes excess = plan.layout.size_of(Tier::device) - room;
-    // More alive than the limit: the barest order needs more too, and nothing helps.
-    if (excess <= 0 || alive > room || budget == 0) break;
-    const bool barest = alive > budget || attempt + 1 == attempts;
-    // Holes do not shrink as fast as the budget: steps of a certain size get there.
-    const Bytes step = std::max(excess, room / 32);
-    budget = barest ? 0 : std::max<Bytes>(0, std::min(budget - step, alive - 1));
-  }
+  plan.program = build_training(workload, choices, {});
+  plan.layout = lay_out(plan.program);
   add_waits(plan.program, plan.layout);
   plan.prediction = simulate(plan.program, profile);
   return plan;
@@ -124,17 +100,15 @@ bool fits(const Plan& plan) {
 
 Plan make_plan(const Workload& workload, const Wishes& wishes, const Limits& limits,
                const Profile& profile) {
-  std::optional<Plan> best;
-  std::optional<Plan> closest;  // the one that misses least
-  for (const Recipe& recipe : recipes_of(workload, wishes)) {
-    auto plan = smallest_that_fits(recipe, wishes, workload, limits, profile, closest);
-    if (!plan) continue;
-    if (!best || plan->prediction.step_seconds < best->prediction.step_seconds * kWorthIt) {
-      best = std::move(plan);
-    }
+  Found found = search(workload, wishes, limits, profile);
+  Plan plan = plan_with(workload, found.choices, limits, profile);
+  if (found.fits && !fits(plan)) {
+    // Micro-batches that were taken for alike left other holes.
+    found = search(workload, wishes, limits, profile, {.every_pass = true});
+    plan = plan_with(workload, found.choices, limits, profile);
   }
-  if (best) return std::move(*best);
-  throw OutOfBudget(explain_refusal(*closest, wishes));
+  if (found.fits) return plan;
+  throw OutOfBudget(explain_refusal(plan, wishes));
 }
 
 }  // namespace ebb::plan

@@ -43,10 +43,15 @@ struct Plan {
 
   // What a tier will hold at most: its arena and what lives beside it.
   Bytes peak(Tier tier) const { return layout.size_of(tier) + workload.extra(tier); }
+  double tokens_per_second() const {
+    return static_cast<double>(workload.tokens * workload.micro_batches) / prediction.step_seconds;
+  }
 };
 
 // One plan with these choices, whether it fits the limits or not.
 Plan plan_with(const Workload&, const Choices&, const Limits&, const Profile&);
+// Nothing if it does not fit; that is found out sooner than by how much.
+std::optional<Plan> try_plan_with(const Workload&, const Choices&, const Limits&, const Profile&);
 bool fits(const Plan&);
 
 // The fastest plan that fits. Throws OutOfBudget, whose text is the table of who needs what, what

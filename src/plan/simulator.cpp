@@ -1,15 +1,19 @@
 #include "plan/simulator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <optional>
 #include <stdexcept>
+#include <utility>
 
 namespace ebb::plan {
 namespace {
 
-// Tides of one step reach into the next and no further, so the third step already repeats.
-constexpr int kSteps = 4;
+// The first steps find the lanes empty. A lane that lags behind takes some steps until others wait
+// for it; two that take the same time are the steady state.
+constexpr int kFewestSteps = 3;
+constexpr int kMostSteps = 16;
+constexpr double kSame = 1e-4;
 constexpr std::size_t kCompute = static_cast<std::size_t>(Lane::compute);
 
 using PerLane = std::array<double, kLanes.size()>;
@@ -48,11 +52,15 @@ class Run {
   }
 
   Simulation simulate() {
-    while (lanes_[kCompute].step < kSteps) {
+    while (!steady()) {
       start_what_can();
       advance_to_next_end();
     }
-    result_.step_seconds = step_ends_[kSteps - 1] - step_ends_[kSteps - 2];
+    // A lane that is busy for longer than a step takes is waited for in the end, however much
+    // later.
+    const PerLane& busy = result_.busy_seconds;
+    result_.step_seconds = std::max(step_seconds_, *std::max_element(busy.begin(), busy.end()));
+    result_.pass_seconds = pass_seconds_;
     return result_;
   }
 
@@ -65,6 +73,12 @@ class Run {
     double free_since = 0;
   };
 
+  bool steady() const {
+    const int steps = lanes_[kCompute].step;
+    return steps == kMostSteps ||
+           (steps >= kFewestSteps &&
+            std::abs(step_seconds_ - last_step_seconds_) <= kSame * step_seconds_);
+  }
   TaskId current(std::size_t lane) const { return tasks_[lane][lanes_[lane].next]; }
   bool ended(const Wait& wait, int step) const {
     return ends_[static_cast<std::size_t>(wait.task)] > step - (wait.previous_step ? 1 : 0);
@@ -73,12 +87,14 @@ class Run {
   void start_what_can() {
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
       LaneState& state = lanes_[lane];
-      if (state.running || tasks_[lane].empty() || state.step == kSteps) continue;
+      // Steps are issued one after the other: nobody gets further ahead.
+      const bool ahead = state.step > lanes_[kCompute].step + 1;
+      if (state.running || tasks_[lane].empty() || ahead) continue;
       const Task& task = program_.tasks[static_cast<std::size_t>(current(lane))];
       const bool ready = std::all_of(task.waits.begin(), task.waits.end(),
                                      [&](const Wait& wait) { return ended(wait, state.step); });
       if (!ready) continue;
-      if (lane == kCompute && state.step == kSteps - 1) blame(task, state.free_since);
+      if (lane == kCompute) blame(task, state.free_since);
       state.running = true;
       state.left = seconds_[static_cast<std::size_t>(current(lane))];
     }
@@ -94,7 +110,7 @@ class Run {
       last = end;
       held_by = static_cast<std::size_t>(program_.tasks[static_cast<std::size_t>(wait.task)].lane);
     }
-    result_.exposed_seconds[held_by] += now_ - since;
+    exposed_[held_by] += now_ - since;
   }
 
   void advance_to_next_end() {
@@ -121,12 +137,19 @@ class Run {
     const auto id = static_cast<std::size_t>(current(lane));
     ++ends_[id];
     end_times_[id] = now_;
+    if (program_.tasks[id].op == Op::embed_backward) {
+      pass_seconds_ = std::exchange(next_pass_seconds_, now_ - pass_end_);
+      pass_end_ = now_;
+    }
     state.running = false;
     state.free_since = now_;
     if (++state.next < tasks_[lane].size()) return;
     state.next = 0;
-    if (lane == kCompute) step_ends_[static_cast<std::size_t>(state.step)] = now_;
     ++state.step;
+    if (lane != kCompute) return;
+    last_step_seconds_ = std::exchange(step_seconds_, now_ - step_end_);
+    step_end_ = now_;
+    result_.exposed_seconds = std::exchange(exposed_, {});
   }
 
   const Program& program_;
@@ -136,7 +159,9 @@ class Run {
   std::vector<int> ends_;          // how often each task has ended
   std::vector<double> end_times_;  // when it did last
   std::array<LaneState, kLanes.size()> lanes_{};
-  std::array<double, kSteps> step_ends_{};
+  PerLane exposed_{};  // in this step so far
+  double pass_end_ = 0, next_pass_seconds_ = 0, pass_seconds_ = 0;
+  double step_end_ = 0, step_seconds_ = 0, last_step_seconds_ = 0;
   double now_ = 0;
   Simulation result_;
 };

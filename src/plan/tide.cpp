@@ -54,7 +54,8 @@ std::vector<TaskId> starts_of(const Program& program, const std::vector<Fetch>& 
 
 }  // namespace
 
-void ride_in(Program& program, std::vector<Fetch> fetches, Bytes device_budget, TaskId earliest) {
+void ride_in(Program& program, std::vector<Fetch> fetches, Bytes device_budget, TaskId earliest,
+             Arrival arrival) {
   if (fetches.empty()) return;
   program.find_lifetimes();
   std::vector<bool> left_out(program.objects.size(), false);
@@ -66,14 +67,16 @@ void ride_in(Program& program, std::vector<Fetch> fetches, Bytes device_budget, 
 
   std::vector<std::size_t> order(fetches.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const std::vector<TaskId> forward = starts_in(order);
+  std::vector<TaskId> starts = starts_in(order);
   // Those that are in before the first update take their places from the high end down. Updates go
   // in the order of the blocks, and so does what the next forward pass fills from the low end up:
   // the first to be updated, and so the first to leave, must be the last to come.
-  const auto window = std::find_if(forward.begin(), forward.end(),
-                                   [&](TaskId start) { return start >= fetches.front().before; });
-  std::reverse(order.begin(), order.begin() + (window - forward.begin()));
-  const std::vector<TaskId> starts = starts_in(order);
+  if (arrival == Arrival::last_first) {
+    const auto window = std::find_if(starts.begin(), starts.end(),
+                                     [&](TaskId start) { return start >= fetches.front().before; });
+    std::reverse(order.begin(), order.begin() + (window - starts.begin()));
+    starts = starts_in(order);
+  }
 
   std::vector<std::vector<Task>> inserted(program.tasks.size());
   for (const std::size_t i : order) {

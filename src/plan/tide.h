@@ -13,11 +13,17 @@ struct Fetch {
   TaskId before = 0;
 };
 
+// In which order those come that are in before the first update.
+enum class Arrival : std::uint8_t {
+  last_first,   // in the reverse order of their updates
+  first_first,  // in the order in which they left: who has left can be on its way back
+};
+
 // Inserts the fetches, which come in the order of their updates, each at the earliest point from
 // `earliest` on at which its state fits into `device_budget` from there until its last use, or
-// right before it is needed if there is no such point. Those that fit before the first update come
-// in the reverse order. One rule for both halves of the tide: in the backward pass room comes from
-// activations that are done with, behind the norm from states that went out.
-void ride_in(Program&, std::vector<Fetch> fetches, Bytes device_budget, TaskId earliest);
+// right before it is needed if there is no such point. One rule for both halves of the tide: in the
+// backward pass room comes from activations that are done with, behind the norm from states that
+// went out.
+void ride_in(Program&, std::vector<Fetch> fetches, Bytes device_budget, TaskId earliest, Arrival);
 
 }  // namespace ebb::plan

@@ -12,8 +12,11 @@ namespace {
 
 class TrainingBuilder {
  public:
-  TrainingBuilder(const Workload& work, const Choices& choices)
-      : work_(work), choices_(choices), layers_(static_cast<int>(work.blocks.size()) - 2) {
+  TrainingBuilder(const Workload& work, const Choices& choices, const Tide& tide)
+      : work_(work),
+        choices_(choices),
+        tide_(tide),
+        layers_(static_cast<int>(work.blocks.size()) - 2) {
     program_.chunks = cut_chunks(work, choices);
     cells_.resize(work.blocks.size());
     for (int c = 0; c < static_cast<int>(program_.chunks.size()); ++c) {
@@ -21,18 +24,20 @@ class TrainingBuilder {
     }
   }
 
-  Program build(Bytes device_budget) {
+  Program build() {
     make_persistent_objects();
     task(Op::forget_scale, Lane::host, {writes(Role::host_scale, host_scale_)});
-    TaskId last_pass = 0;
+    TaskId earliest = 0;
     for (int micro = 0; micro < work_.micro_batches; ++micro) {
-      if (micro == last_micro()) last_pass = static_cast<TaskId>(program_.tasks.size());
+      if (micro == last_micro() && !tide_.early)
+        earliest = static_cast<TaskId>(program_.tasks.size());
       forward_pass(micro);
       backward_pass(micro);
     }
     decide_scale();
     update_chunks();
-    ride_in(program_, fetches_, device_budget, last_pass);
+    ride_in(program_, std::move(fetches_), tide_.budget, earliest,
+            tide_.early ? Arrival::first_first : Arrival::last_first);
     program_.find_lifetimes();
     return std::move(program_);
   }
@@ -249,12 +254,12 @@ class TrainingBuilder {
     collect_gradient(head(), micro);
   }
 
-  // A step's gradients stay until the updates and grow from the high end; a micro-batch's alone is
-  // gone right after it was added to the sum.
+  // A step's gradients stay until the updates; a micro-batch's alone is gone right after it was
+  // added to the sum.
   ObjectId new_gradient(int b, int micro) {
     const ObjectId id =
         object(Tier::device, Purpose::gradients, block(b).parameters * work_.gradient_bytes,
-               block(b).name + " gradient", micro == last_micro() ? End::high : End::low);
+               block(b).name + " gradient", micro == last_micro() ? tide_.gradients : End::low);
     program_.objects.back().cells = static_cast<int>(cells_[at(b)].size());
     return id;
   }
@@ -331,8 +336,9 @@ class TrainingBuilder {
     spread.moved = 8;
   }
 
+  // Streamed ones first: their way out is long, and the next forward pass needs their memory.
   void update_chunks() {
-    for (const Site site : {Site::resident, Site::stream, Site::host}) {
+    for (const Site site : {Site::stream, Site::resident, Site::host}) {
       for (int c = 0; c < static_cast<int>(program_.chunks.size()); ++c) {
         if (chunk(c).site != site) continue;
         if (site == Site::host) {
@@ -398,6 +404,7 @@ class TrainingBuilder {
 
   const Workload& work_;
   const Choices& choices_;
+  const Tide& tide_;
   const int layers_;
   Program program_;
   Homes& homes_ = program_.homes;
@@ -415,8 +422,8 @@ class TrainingBuilder {
 
 }  // namespace
 
-Program build_training(const Workload& workload, const Choices& choices, Bytes device_budget) {
-  return TrainingBuilder(workload, choices).build(device_budget);
+Program build_training(const Workload& workload, const Choices& choices, const Tide& tide) {
+  return TrainingBuilder(workload, choices, tide).build();
 }
 
 }  // namespace ebb::plan

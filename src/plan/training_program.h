@@ -8,8 +8,15 @@
 
 namespace ebb::plan {
 
-// `device_budget` bounds how early streamed states ride in: as early as they fit until they leave.
-// It is a wish, not a check: where even the barest order needs more, lay_out() shows it.
-Program build_training(const Workload&, const Choices&, Bytes device_budget);
+// How streamed states ride in: as early as they fit into the budget until they leave. The budget is
+// a wish, not a check: where even the barest order needs more, lay_out() shows it.
+struct Tide {
+  Bytes budget = 0;
+  bool early = false;  // from the first micro-batch on, not in the last alone
+  // From which end the step's gradients grow. From the low end, states lie above them and hold up
+  // the next forward pass less; from the high end there are fewer holes.
+  End gradients = End::high;
+};
+Program build_training(const Workload&, const Choices&, const Tide&);
 
 }  // namespace ebb::plan

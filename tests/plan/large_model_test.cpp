@@ -67,9 +67,9 @@ TEST(LargeModel, IsPlannedQuickly) {
                         .recompute_blocks = 80,
                         .host_inputs = 0};
   Stopwatch watch;
-  const Bytes barest = peak_alive(build_training(work, choices, 0), Tier::device);
+  const Bytes barest = peak_alive(build_training(work, choices, {0}), Tier::device);
   const double bare = watch.lap();
-  Program program = build_training(work, choices, barest + 8 * kGiB);
+  Program program = build_training(work, choices, {barest + 8 * kGiB});
   const double build = watch.lap();
   const Layout layout = lay_out(program);
   const double place = watch.lap();

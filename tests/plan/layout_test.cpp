@@ -60,7 +60,7 @@ TEST(Layout, OfTrainingProgramsIsCloseToWhatIsAliveAtOnce) {
   Bytes layouts = 0, alive = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const Workload work = random_workload(seed);
-    const Program program = build_training(work, random_choices(seed, work), 0);
+    const Program program = build_training(work, random_choices(seed, work), {0});
     const Layout layout = lay_out(program);
     for (const Tier tier : {Tier::device, Tier::host}) {
       EXPECT_GE(layout.size_of(tier), peak_alive(program, tier)) << "seed " << seed;
@@ -74,7 +74,7 @@ TEST(Layout, OfTrainingProgramsIsCloseToWhatIsAliveAtOnce) {
 
 TEST(Layout, IsTheSameEveryTime) {
   const Workload work = random_workload(5);
-  const Program program = build_training(work, random_choices(5, work), kMiB);
+  const Program program = build_training(work, random_choices(5, work), {kMiB});
   EXPECT_EQ(lay_out(program).offsets, lay_out(program).offsets);
 }
 
@@ -162,6 +162,23 @@ TEST(Waits, OrderEveryConflictOfRandomPrograms) {
     add_waits(program, layout);
     ASSERT_EQ(check_waits(program), "") << "seed " << seed;
     ASSERT_EQ(check_races(program, layout), "") << "seed " << seed;
+  }
+}
+
+TEST(Layout, UsesTheRoomThatIsWantedAndNoMoreThanThereIs) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const Workload work = random_workload(seed);
+    const Program program = build_training(work, random_choices(seed, work), {});
+    const auto device = static_cast<std::size_t>(Tier::device);
+    const Bytes smallest = lay_out(program).size[device];
+    Rooms rooms;
+    rooms[device] = {.wanted = smallest + 4 * kAlignment, .most = smallest + 4 * kAlignment};
+    const Layout larger = lay_out(program, rooms);
+    EXPECT_EQ(larger.size[device], smallest + 4 * kAlignment) << "seed " << seed;
+    EXPECT_EQ(check_addresses(program, larger), "") << "seed " << seed;
+    const Bytes alive = peak_alive(program, Tier::device);
+    rooms[device] = {.most = alive - 1};
+    EXPECT_GT(lay_out(program, rooms).size[device], alive - 1) << "seed " << seed;
   }
 }
 

@@ -40,16 +40,22 @@ void for_random_programs(Check check) {
 
 // A budget that no order keeps, the least that the barest order keeps, more, and room for all.
 std::vector<Bytes> budgets(std::uint64_t seed, const Workload& work, const Choices& choices) {
-  const Bytes barest = peak_alive(build_training(work, choices, 0), Tier::device);
-  const Bytes most = peak_alive(build_training(work, choices, kRoomy), Tier::device);
+  const Bytes barest = peak_alive(build_training(work, choices, {0}), Tier::device);
+  const Bytes most = peak_alive(build_training(work, choices, {kRoomy}), Tier::device);
   Dice dice(seed ^ 0xb1d6e7);
   return {0, barest, barest + dice.between(0, std::max<Bytes>(0, most - barest)), kRoomy};
 }
 
 TEST(TrainingProgram, IsFreeOfRacesAndOverlapsWhateverIsChosen) {
   for_random_programs([](std::uint64_t seed, const Workload& work, const Choices& choices) {
+    const bool early = seed % 2 == 0;
     for (const Bytes budget : budgets(seed, work, choices)) {
-      EXPECT_EQ(check_all(build_training(work, choices, budget)), "") << "budget " << budget;
+      for (const End gradients : {End::low, End::high}) {
+        const Tide tide{.budget = budget, .early = early, .gradients = gradients};
+        EXPECT_EQ(check_all(build_training(work, choices, tide)), "")
+            << "budget " << budget << ", early " << early << ", gradients from the "
+            << (gradients == End::low ? "low end" : "high end");
+      }
     }
   });
 }
@@ -79,7 +85,7 @@ std::map<Lane, Bytes> expected_bytes(const Workload& work, const Choices& choice
 
 TEST(TrainingProgram, MovesWhatTheFormulasSay) {
   for_random_programs([](std::uint64_t, const Workload& work, const Choices& choices) {
-    const Program program = build_training(work, choices, kRoomy);
+    const Program program = build_training(work, choices, {kRoomy});
     std::map<Lane, Bytes> moved;
     for (const Task& task : program.tasks) moved[task.lane] += task.moved;
     for (const auto& [lane, bytes] : expected_bytes(work, choices, program.chunks)) {
@@ -90,7 +96,7 @@ TEST(TrainingProgram, MovesWhatTheFormulasSay) {
 
 TEST(TrainingProgram, RunsEveryBlockAndChunkAsOftenAsItShould) {
   for_random_programs([](std::uint64_t, const Workload& work, const Choices& choices) {
-    const Program program = build_training(work, choices, kRoomy);
+    const Program program = build_training(work, choices, {kRoomy});
     std::map<Op, std::int64_t> count;
     for (const Task& task : program.tasks) ++count[task.op];
     std::map<Site, std::int64_t> chunks;
@@ -119,7 +125,7 @@ TEST(TrainingProgram, RunsEveryBlockAndChunkAsOftenAsItShould) {
 
 TEST(Tide, BringsAllStatesInBeforeTheNormWhenThereIsRoom) {
   for_random_programs([](std::uint64_t, const Workload& work, const Choices& choices) {
-    const Program program = build_training(work, choices, kRoomy);
+    const Program program = build_training(work, choices, {kRoomy});
     std::size_t norm = 0;
     while (program.tasks[norm].op != Op::norm) ++norm;
     for (std::size_t t = norm; t < program.tasks.size(); ++t) {
@@ -130,10 +136,10 @@ TEST(Tide, BringsAllStatesInBeforeTheNormWhenThereIsRoom) {
 
 TEST(Tide, StaysWithinTheBudgetWhenTheBarestOrderDoes) {
   for_random_programs([](std::uint64_t seed, const Workload& work, const Choices& choices) {
-    const Bytes barest = peak_alive(build_training(work, choices, 0), Tier::device);
+    const Bytes barest = peak_alive(build_training(work, choices, {0}), Tier::device);
     for (const Bytes budget : budgets(seed, work, choices)) {
       if (budget < barest) continue;
-      const Bytes peak = peak_alive(build_training(work, choices, budget), Tier::device);
+      const Bytes peak = peak_alive(build_training(work, choices, {budget}), Tier::device);
       EXPECT_LE(peak, budget) << "the barest order needs " << barest;
     }
   });
@@ -145,7 +151,7 @@ TEST(Tide, ComesNoLaterWithMoreRoom) {
       // How many other tasks are issued before each fetch, by chunk.
       std::map<int, int> before;
       int others = 0;
-      for (const Task& task : build_training(work, choices, budget).tasks) {
+      for (const Task& task : build_training(work, choices, {budget}).tasks) {
         if (task.op == Op::fetch_state) {
           before[task.chunk] = others;
         } else {
@@ -187,7 +193,7 @@ TEST(GenerationProgram, IsFreeOfRacesAndOverlaps) {
 TEST(ProgramCheck, SeesRacesThatMissingWaitsMake) {
   const Workload work = random_workload(3);
   Choices choices{.offload_fraction = 1, .host_fraction = 0.4, .chunk_parameters = 500};
-  Program program = build_training(work, choices, kRoomy);
+  Program program = build_training(work, choices, {kRoomy});
   const Layout layout = lay_out(program);
   add_waits(program, layout);
   ASSERT_EQ(check_races(program, layout), "");

@@ -42,7 +42,7 @@ inline Block random_block(Dice& dice, std::string name, std::int64_t largest) {
     block.tensors.push_back({block.parameters, count});
     block.parameters = (block.parameters + count + 15) / 16 * 16;
   }
-  const auto cost = [&] { return Cost{dice.share() * 1e9, dice.share() * 1e7}; };
+  const auto cost = [&] { return Cost{.flops = dice.share() * 1e9, .bytes = dice.share() * 1e7}; };
   block.forward = cost();
   block.recompute = cost();
   block.backward = cost();

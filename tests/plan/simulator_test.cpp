@@ -69,6 +69,22 @@ TEST(Simulator, IsBoundByALaneThatIsAlwaysBusy) {
   EXPECT_DOUBLE_EQ(of(s.exposed_seconds, Lane::up), 7);
 }
 
+TEST(Simulator, FindsALaneThatLagsBehindMoreWithEveryStep) {
+  // What is waited for is a step old, so it takes 21 steps until the lag shows; then it stays.
+  const Simulation s = run({seconds_on(Lane::up, 21), seconds_on(Lane::compute, 20, {{0, true}})});
+  EXPECT_DOUBLE_EQ(s.step_seconds, 21);
+}
+
+TEST(Simulator, TellsWhatOneMoreMicroBatchTakes) {
+  std::vector<Task> tasks;
+  for (int micro = 0; micro < 4; ++micro) {
+    tasks.push_back(seconds_on(Lane::compute, 3 + micro));
+    tasks.back().op = Op::embed_backward;
+  }
+  tasks.push_back(seconds_on(Lane::compute, 50));
+  EXPECT_DOUBLE_EQ(run(std::move(tasks)).pass_seconds, 5);  // the third of four
+}
+
 TEST(Simulator, CarriesTheTideIntoTheNextStep) {
   // Out goes what the next step's second task needs the room of: 6 s out beside 4 s of computing.
   const Simulation s = run({seconds_on(Lane::compute, 4), seconds_on(Lane::compute, 3, {{2, true}}),

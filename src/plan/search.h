@@ -1,0 +1,27 @@
+// The search for the fastest choices that fit: a coarse grid, then small steps from its best
+// points.
+#pragma once
+
+#include <optional>
+
+#include "plan/planner.h"
+
+namespace ebb::plan {
+
+struct Effort {
+  int programs = 300;              // the most that are built, however large the space
+  std::optional<Choices> start{};  // small steps from here if it fits, instead of the grid
+  bool every_pass = false;         // lay out every micro-batch, however many
+};
+
+struct Found {
+  Choices choices{};  // where nothing fits, those that miss least
+  bool fits = false;
+  double step_seconds = 0;  // as predicted
+  Limits needs{};           // what it holds at most
+  int programs = 0;         // built in search of it
+};
+
+Found search(const Workload&, const Wishes&, const Limits&, const Profile&, const Effort& = {});
+
+}  // namespace ebb::plan

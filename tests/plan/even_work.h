@@ -1,0 +1,47 @@
+// Work whose blocks are all alike, so that shares of it are easy to see, and a machine for it.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "plan/profile.h"
+#include "plan/workload.h"
+
+namespace ebb::plan {
+
+inline Profile machine() {
+  return {.name = "a machine",
+          .matmul_flops = 1e12,
+          .device_bytes_per_second = 1e11,
+          .up_bytes_per_second = 1e9,
+          .down_bytes_per_second = 1e9,
+          .host_bytes_per_second = 3e9,
+          .task_seconds = 1e-6};
+}
+
+// Six equal blocks: shares of them are easy to see.
+inline Workload even_work(std::int64_t micro_batches = 1) {
+  Workload work;
+  for (int b = 0; b < 8; ++b) {
+    work.blocks.push_back({.name = fmt::format("block {}", b),
+                           .parameters = 65536,
+                           .tensors = {{0, 65536}},
+                           .forward = {.flops = 4e8, .bytes = 1e6},
+                           .recompute = {.flops = 4e8, .bytes = 1e6},
+                           .backward = {.flops = 8e8, .bytes = 2e6},
+                           .saved = 300'000,
+                           .forward_work = 50'000,
+                           .recompute_work = 50'000,
+                           .backward_work = 100'000});
+  }
+  work.micro_batches = micro_batches;
+  work.tokens = 256;
+  work.batch = 2048;
+  work.input = 60'000;
+  work.scratch = 10'000;
+  work.tables = 1'000;
+  work.state_planes = {{2}, {4}, {4}};
+  work.norm_block = 4096;
+  return work;
+}
+
+}  // namespace ebb::plan

@@ -1,0 +1,142 @@
+// How good the search is, what it costs, and that alternatives are what they say.
+#include "plan/search.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "plan/alternatives.h"
+#include "plan/even_work.h"
+#include "plan/explain.h"
+
+namespace ebb::plan {
+namespace {
+
+constexpr Bytes kRoomy = Bytes{1} << 50;
+constexpr std::int64_t kChunk = 16384;
+
+// Limits between the least that anything runs in and room for all.
+std::vector<Limits> limits_for(const Workload& work) {
+  const Bytes all =
+      plan_with(work, {.chunk_parameters = kChunk}, {kRoomy, kRoomy}, machine()).peak(Tier::device);
+  std::vector<Limits> limits;
+  for (const int percent : {36, 50, 64, 80, 92}) limits.push_back({all * percent / 100, kRoomy});
+  return limits;
+}
+
+// Plans that a person would try.
+std::vector<Choices> made_by_hand() {
+  std::vector<Choices> all;
+  for (const double offload : {0.25, 0.5, 0.75, 1.0}) {
+    for (const double host : {0.0, 0.3, 1.0}) {
+      for (const std::int64_t recompute : {0, 3, 6}) {
+        all.push_back({.offload_fraction = offload,
+                       .host_fraction = offload * host,
+                       .chunk_parameters = kChunk,
+                       .recompute_blocks = recompute});
+      }
+    }
+  }
+  return all;
+}
+
+TEST(Search, IsWithinFivePercentOfTheBestPlanMadeByHand) {
+  int compared = 0;
+  for (const std::int64_t micro_batches : {1, 2, 8}) {
+    const Workload work = even_work(micro_batches);
+    for (const Limits& limits : limits_for(work)) {
+      double best = std::numeric_limits<double>::infinity();
+      Choices by;
+      for (const Choices& choices : made_by_hand()) {
+        const auto plan = try_plan_with(work, choices, limits, machine());
+        if (!plan || plan->prediction.step_seconds >= best) continue;
+        best = plan->prediction.step_seconds;
+        by = choices;
+      }
+      if (best == std::numeric_limits<double>::infinity()) continue;
+      const Plan plan = make_plan(work, {.chunk_parameters = kChunk}, limits, machine());
+      EXPECT_LE(plan.prediction.step_seconds, best * 1.05)
+          << micro_batches << " micro-batches, " << limits.device << " bytes: found "
+          << flags_of(plan.choices) << ", by hand " << flags_of(by);
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 10);
+}
+
+TEST(Search, IsBoundByProgramsBuilt) {
+  // A point looks for its least share and tries a few: that much more after the last one began.
+  constexpr int of_a_point = 16;
+  const Workload work = even_work(4);
+  for (const Limits& limits : limits_for(work)) {
+    for (const int programs : {60, 120, 300}) {
+      const Found found = search(work, {}, limits, machine(), {.programs = programs});
+      EXPECT_TRUE(found.fits);
+      EXPECT_LE(found.programs, programs + of_a_point) << limits.device << " bytes";
+    }
+  }
+}
+
+TEST(Search, LooksAtFewMicroBatchesOfMany) {
+  const Workload work = even_work(300);
+  for (const Limits& limits : limits_for(work)) {
+    const Found found = search(work, {.chunk_parameters = kChunk}, limits, machine());
+    ASSERT_TRUE(found.fits);
+    const Plan plan = plan_with(work, found.choices, limits, machine());
+    EXPECT_TRUE(fits(plan)) << flags_of(found.choices);
+    EXPECT_NEAR(found.step_seconds / plan.prediction.step_seconds, 1, 0.01)
+        << flags_of(found.choices);
+  }
+}
+
+TEST(Alternatives, AreWhatTheySay) {
+  const Workload work = even_work(2);
+  const Limits limits = limits_for(work)[2];
+  const Wishes wishes{.recompute_blocks = 1, .chunk_parameters = kChunk};
+  const Plan plan = make_plan(work, wishes, limits, machine());
+  Variant compact{.flags = "--state-format small", .workload = work, .profile = machine()};
+  compact.workload.state_planes = {{2}, {1}, {1}};
+  const auto all = alternatives_to(plan, wishes, {compact});
+  bool has_compact = false;
+  for (const Alternative& each : all) {
+    SCOPED_TRACE(each.flags + ": " + flags_of(each.choices));
+    // What the user fixed stays fixed.
+    EXPECT_EQ(each.choices.recompute_blocks, 1);
+    EXPECT_EQ(each.choices.chunk_parameters, kChunk);
+    Workload other = work;
+    if (each.flags == compact.flags) other = compact.workload;
+    if (each.flags == "--accumulate 8") other.micro_batches = 8;
+    Limits its = limits;
+    if (each.flags.starts_with("--device-memory")) {
+      its.device = parse_bytes(each.flags.substr(16), "limit");
+    }
+    const Plan again = plan_with(other, each.choices, its, machine());
+    EXPECT_TRUE(fits(again));
+    EXPECT_NEAR(again.tokens_per_second() / plan.tokens_per_second(), each.speed,
+                0.01 * each.speed);
+    EXPECT_NEAR(static_cast<double>(again.peak(Tier::host) - plan.peak(Tier::host)),
+                static_cast<double>(each.host), 4096);
+    if (each.flags.starts_with("--states")) {
+      EXPECT_EQ(flags_of(each.choices).find(each.flags), 0u);
+    }
+    has_compact = has_compact || each.flags == compact.flags;
+  }
+  EXPECT_TRUE(has_compact);
+  EXPECT_GE(all.size(), 3u);
+  const std::string text = explain(all);
+  for (const Alternative& each : all) EXPECT_NE(text.find(each.flags), std::string::npos) << text;
+}
+
+TEST(Alternatives, OfMoreMemoryAreNotSlower) {
+  const Workload work = even_work(2);
+  for (const Limits& limits : limits_for(work)) {
+    const Plan plan = make_plan(work, {}, limits, machine());
+    for (const Alternative& each : alternatives_to(plan, {}, {})) {
+      if (each.note.find("more device memory") == std::string::npos) continue;
+      EXPECT_GT(each.speed, 0.97) << each.flags << " after " << flags_of(plan.choices);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ebb::plan
