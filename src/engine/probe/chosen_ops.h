@@ -56,9 +56,9 @@ class ChosenOps final : public kernels::ModelOps {
   void activate(View h, ConstView x, kernels::Activation activation) override {
     if (passes()) ops_.activate(h, x, activation);
   }
-  void activate_backward(View dx, ConstView dh, ConstView x,
+  void activate_backward(View dx, View h, ConstView dh, ConstView x,
                          kernels::Activation activation) override {
-    if (passes()) ops_.activate_backward(dx, dh, x, activation);
+    if (passes()) ops_.activate_backward(dx, h, dh, x, activation);
   }
   void cross_entropy(View dlogits, float* losses, ConstView logits,
                      std::span<const std::int32_t> targets, float scale) override {
