@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/isa.h"
 #include "plan/explain.h"
+#include "plan/light.h"
 
 namespace ebb::engine {
 namespace {
@@ -42,6 +43,8 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
   const double seconds =
       std::accumulate(figures.step_seconds.begin(), figures.step_seconds.end(), 0.0);
   const auto steps = static_cast<std::int64_t>(figures.step_seconds.size());
+  const double mean = steps > 0 ? seconds / static_cast<double>(steps) : 0;
+  const auto share = plan::measured_share_of_light(run.plan(), mean);
   Json json = {
       {"steps", run.steps_done()},
       {"steps_this_run", steps},
@@ -54,6 +57,14 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
       {"validation_losses", figures.validation_losses},
       {"validation_seconds", figures.validation_seconds},
       {"tokens_per_second", seconds > 0 ? static_cast<double>(figures.tokens) / seconds : 0.0},
+      {"share_of_light", share && mean > 0 ? Json(*share) : Json()},
+      {"share_of_light_predicted",
+       plan::share_of_light(run.plan(), run.plan().prediction.step_seconds)},
+      {"model_flops_per_step", plan::model_flops(run.plan().workload)},
+      {"matrix_flops_per_second",
+       {{"value", run.plan().profile.matmul_flops.value},
+        {"source", run.plan().profile.matmul_flops.source}}},
+      {"start_seconds", figures.start.json()},
       {"step_seconds_median", median(figures.step_seconds)},
       {"step_seconds_predicted", run.plan().prediction.step_seconds},
       {"seconds_waiting_for_data", figures.seconds_waiting_for_data},

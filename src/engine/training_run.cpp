@@ -62,8 +62,11 @@ plan::Plan plan_training(kernels::CountingOps& ops, const plan::Profile& profile
 }
 
 TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)
+    : TrainingRun(runtime, settings, plan_training(runtime, settings)) {}
+
+TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan plan)
     : settings_(std::move(settings)),
-      plan_(plan_training(runtime, settings_)),
+      plan_(std::move(plan)),
       parameters_(model::parameters_of(settings_.config)),
       decoder_(make_decoder(settings_)),
       map_(map_chunks(parameters_, plan_.program.chunks)),
