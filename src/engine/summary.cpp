@@ -1,21 +1,14 @@
 #include "engine/summary.h"
 
-#include <algorithm>
 #include <numeric>
 
+#include "base/median.h"
 #include "kernels/cpu/isa.h"
 #include "plan/explain.h"
 #include "plan/light.h"
 
 namespace ebb::engine {
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 Json tier(TrainingRun& run, plan::Tier tier) {
   return {{"limit", run.plan().limits.of(tier)},

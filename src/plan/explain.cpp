@@ -68,7 +68,8 @@ std::string cost_table(const Plan& plan) {
   const Simulation& p = plan.prediction;
   const Figure& rate = plan.profile.matmul_flops;
   std::string text = fmt::format(
-      "A step is predicted to take {} ({:.0f} tokens/s) on {}.\nThat is {:.1f}% of the speed of light: "
+      "A step is predicted to take {} ({:.0f} tokens/s) on {}.\nThat is {:.1f}% of the speed of "
+      "light: "
       "{} at {} (matrix products, {}).\n  {:<24}{:>14}{:>14}\n",
       format_seconds(p.step_seconds),
       static_cast<double>(plan.workload.tokens * plan.workload.micro_batches) / p.step_seconds,

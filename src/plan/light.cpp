@@ -6,7 +6,8 @@ double model_flops(const Workload& workload) {
   double flops = 0;
   for (const Block& block : workload.blocks) {
     for (const Cost& cost : {block.forward, block.backward}) {
-      flops += cost.flops + cost.narrow_flops + cost.attention_flops + cost.attention_backward_flops;
+      flops +=
+          cost.flops + cost.narrow_flops + cost.attention_flops + cost.attention_backward_flops;
     }
   }
   return flops * static_cast<double>(workload.micro_batches);
