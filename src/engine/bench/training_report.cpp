@@ -79,6 +79,13 @@ std::string short_model(const std::string& model) {
   return model.substr(model.find_last_of(":/", model.size() - 1) + 1);
 }
 
+// The line that says what is missing, or the first.
+std::string short_refusal(const std::string& refusal) {
+  const std::size_t missing = refusal.find("Missing on");
+  const std::size_t first = missing == std::string::npos ? 0 : missing;
+  return refusal.substr(first, refusal.find('\n', first) - first);
+}
+
 std::string start_of(const TrainingRow& row) {
   return fmt::format("{:>2} {:<14}{:>8} {:<9}{:<6} ", row.number, short_model(row.model),
                      row.tokens(), row.limit == "off" ? "all off" : row.limit, row.format);
@@ -89,7 +96,7 @@ std::string hand_made_text(const RowResult& row) {
       fmt::format("Row {}: the chosen plan has {} of the speed of the best of {} hand-made ones.\n",
                   row.row.number, percent(share_of_best(row)), row.hand_made.size());
   const auto line = [&](const MeasuredPlan& plan, const std::string& name) {
-    text += fmt::format("  {:<42}{:<34}{:>10.0f}{:>10.0f}\n", name, short_plan(plan),
+    text += fmt::format("  {:<42}{:<50}{:>10.0f}{:>10.0f}\n", name, short_plan(plan),
                         speed(row, plan.predicted_seconds), speed(row, plan.seconds()));
   };
   line(*row.chosen, "the planner's choice");
@@ -151,19 +158,23 @@ Json to_json(const RowResult& row) {
 }
 
 std::string to_text(const std::vector<RowResult>& rows) {
+  std::size_t width = 6;
+  for (const RowResult& row : rows) {
+    if (row.chosen) width = std::max(width, short_plan(*row.chosen).size());
+  }
   std::string text = fmt::format(
-      "{:>2} {:<14}{:>8} {:<9}{:<6} {:<34}{:>10}{:>10}{:>7}{:>10}{:>8}  {:<11}{:<11}{}\n", "#",
-      "model", "tokens", "limit", "states", "plan", "predicted", "tokens/s", "ratio", "resident",
-      "light", "device", "host", "digest");
+      "{:>2} {:<14}{:>8} {:<9}{:<6} {:<{}}{:>10}{:>10}{:>7}{:>10}{:>8}  {:<11}{:<11}{}\n", "#",
+      "model", "tokens", "limit", "states", "plan", width, "predicted", "tokens/s", "ratio",
+      "resident", "light", "device", "host", "digest");
   for (const RowResult& row : rows) {
     text += start_of(row.row);
     if (!row.chosen) {
-      text += fmt::format("does not fit: {}\n", row.refusal.substr(0, row.refusal.find('\n')));
+      text += fmt::format("does not fit: {}\n", short_refusal(row.refusal));
       continue;
     }
     const MeasuredPlan& chosen = *row.chosen;
-    text += fmt::format("{:<34}{:>10.0f}{:>10.0f}{:>7.2f}{:>10}{:>8}  {:<11}{:<11}{:.8}\n",
-                        short_plan(chosen), speed(row, chosen.predicted_seconds),
+    text += fmt::format("{:<{}}{:>10.0f}{:>10.0f}{:>7.2f}{:>10}{:>8}  {:<11}{:<11}{:.8}\n",
+                        short_plan(chosen), width, speed(row, chosen.predicted_seconds),
                         speed(row, chosen.seconds()), chosen.seconds() / chosen.predicted_seconds,
                         percent(row.share_of_resident), percent(chosen.share_of_light),
                         peak_text(chosen.device), peak_text(chosen.host), chosen.digest);
