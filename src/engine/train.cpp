@@ -117,7 +117,7 @@ class Session {
                       [this](const std::string& text) { observer_.note(text); });
       key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
     }
-    figures_.start.lap("search");
+    figures_.start.lap(start ? "check" : "search");
     plan::Plan plan = plan_training(runtime_, settings_);
     figures_.start.lap("plan");
     observer_.note(plan::explain(plan));

@@ -135,6 +135,18 @@ TEST_F(BenchTrain, BadFlags) {
   refused({"--model", "preset:moon"}, {"preset:moon"});
 }
 
+TEST_F(BenchTrain, SpeedsOfAnotherMachineAreNoLight) {
+  const std::string file = at("other.json");
+  run_ebb({"probe", "--device", "cpu", "--seconds", "0", "--threads", "1", "--out", file});
+  const Arguments with = {"--device", "cpu", "--profile", file, "--threads"};
+  const auto out = [&](const std::string& threads) {
+    return run_ebb(train(at("of " + threads), 1) + with + Arguments{threads}).out;
+  };
+  EXPECT_THAT(out("1"), HasSubstr("% of light"));
+  EXPECT_THAT(out("2"), AllOf(HasSubstr("(matrix products, measured, on another machine)"),
+                              HasSubstr("tokens/s"), Not(HasSubstr("% of light"))));
+}
+
 TEST_F(BenchTrain, StepsAndPlansSayTheirShareOfLight) {
   const Arguments plan = Arguments{"plan", "--model", "preset:tiny", "--device", "cpu"} + batch(1);
   EXPECT_THAT(run_ebb(plan).out, AllOf(HasSubstr("of the speed of light"),
