@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "ebb/units.h"
 
 namespace ebb {
 
@@ -25,6 +28,9 @@ struct BenchProgress {
 struct BenchResult {
   std::string text;  // for people
   std::string json;  // for programs: one object
+  // What the bench found to be wrong, as a sentence; empty where all is well. The numbers stand
+  // beside it.
+  std::string failure = {};
 };
 
 // The optimizer's updates on the CPU: every rule and format. Their ceiling is the fastest of
@@ -33,5 +39,34 @@ struct BenchResult {
 // `progress` is called now and then, on the calling thread.
 BenchResult bench_optimizer(const OptimizerBenchOptions& options,
                             const std::function<void(const BenchProgress&)>& progress);
+
+// Rows of training: every limit with every format and number of micro-batches. Where nothing is
+// said, rows that suit the device: the table of Ebb's own goals on a GPU, a small one else.
+struct TrainBenchOptions {
+  std::string model;                     // as of TrainOptions; its weights are random ones
+  std::int64_t sequence = 0;             // tokens; 0: what suits the device
+  std::int64_t micro_batch = 0;          // sequences; 0: the same
+  std::vector<std::int64_t> accumulate;  // micro-batches a step; empty: the same
+  // Of device memory. "resident": states stay on the device; "-90%": as much as that takes less 90%
+  // of the states' bytes; "off": every state leaves the device, whatever room there is; or bytes,
+  // such as "16GiB". Empty: all of the first three and -50%.
+  std::vector<std::string> limits;
+  std::vector<std::string> state_formats;  // empty: exact
+  bool curve = false;              // other defaults: four limits and two numbers of micro-batches
+  std::vector<int> only;           // rows by their number, from 1; empty: all
+  bool against_hand_made = false;  // also time hand-made plans of every row
+  std::int64_t warm_up = 2;        // steps before those that are measured
+  std::int64_t steps = 5;          // that are measured
+  std::optional<Bytes> host_memory;
+  std::string device = "auto";
+  int threads = 0;
+  std::string profile;  // a file of `ebb probe`; empty: the kept one, or measured first
+};
+
+// Trains each row on made-up tokens from the same start. A row that does not fit says so and the
+// others go on. Rows that differ in placement alone must end with the same weights: a failure names
+// those that do not. Throws ConfigError for what is not to be had.
+BenchResult bench_training(const TrainBenchOptions& options,
+                           const std::function<void(const BenchProgress&)>& progress);
 
 }  // namespace ebb

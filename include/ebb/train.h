@@ -80,6 +80,9 @@ struct StepReport {
   double norm = 0;  // of the gradient, before clipping
   double learning_rate = 0;
   double tokens_per_second = 0;
+  // Of the speed of light, where that was measured (`ebb probe`): the model's products and
+  // attention over the time they would take at the speed of matrix products alone.
+  std::optional<double> share_of_light;
   double seconds_left = 0;  // a prediction from the steps so far
   Bytes device_bytes = 0;   // the most that was in use so far
 };

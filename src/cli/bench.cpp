@@ -3,15 +3,22 @@
 #include <fmt/format.h>
 
 #include "cli/measuring.h"
+#include "cli/train_flags.h"
 #include "cli/verbs.h"
 
 namespace ebb::cli {
 
-void add_bench(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand(
-      "bench", "Measure how fast this machine is, and what share of its ceiling that is");
-  verb->require_subcommand(1);
-  CLI::App* optimizer = verb->add_subcommand(
+namespace {
+
+int finish(const BenchResult& result, bool json) {
+  fmt::print("{}", json ? result.json + "\n" : result.text);
+  if (result.failure.empty()) return 0;
+  fmt::print(stderr, "ebb: {}\n", result.failure);
+  return 1;
+}
+
+void add_optimizer(CLI::App& verb, Action& action) {
+  CLI::App* optimizer = verb.add_subcommand(
       "optimizer", "The optimizer's updates on the CPU: every rule and state format");
   auto options = std::make_shared<OptimizerBenchOptions>();
   OptimizerBenchOptions& o = *options;
@@ -32,10 +39,68 @@ void add_bench(CLI::App& app, Action& action) {
         const MeasuringProgress progress;
         return bench_optimizer(*options, [&](const BenchProgress& p) { progress(p); });
       }();
-      fmt::print("{}", *json ? result.json + "\n" : result.text);
-      return 0;
+      return finish(result, *json);
     };
   });
+}
+
+void add_training(CLI::App& verb, Action& action) {
+  CLI::App* train = verb.add_subcommand(
+      "train",
+      "Training under limits of device memory: speed predicted and measured, its share of "
+      "resident speed and of the speed of light, peaks, digests");
+  auto options = std::make_shared<TrainBenchOptions>();
+  TrainBenchOptions& o = *options;
+  const std::string rows = "Rows (those that suit the device if none of these is given)";
+  const auto of_rows = [&](const char* flag, auto& value, const char* help) {
+    train->add_option(flag, value, help)->group(rows);
+  };
+  of_rows("--model", o.model, "A folder or a preset; its weights are random ones");
+  of_rows("--sequence", o.sequence, "Tokens in a sequence");
+  of_rows("--micro-batch", o.micro_batch, "Sequences that go through the model at once");
+  of_rows("--accumulate", o.accumulate, "Micro-batches in a step, one number or several");
+  of_rows("--limit", o.limits,
+          "Of device memory, one or several: resident (states stay there), -90% (as much as that "
+          "takes less 90% of the states' bytes), off (every state leaves it), or bytes such as "
+          "16GiB");
+  of_rows("--state-format", o.state_formats, "One or several of exact, bf16, int8");
+  train->add_flag("--curve", o.curve, "Four limits with two numbers of micro-batches")->group(rows);
+  train->add_option("--only", o.only, "Only these rows, by their numbers in the table")
+      ->group(rows);
+  train->add_flag("--against-hand-made", o.against_hand_made,
+                  "Also time eight hand-made plans of each row");
+  train->add_option("--steps", o.steps, "Steps to measure of each row")->capture_default_str();
+  train->add_option("--warm-up", o.warm_up, "Steps before those")->capture_default_str();
+  add_bytes(*train, "--host-memory", o.host_memory, "The most that may be held in host memory");
+  train->add_option("--device", o.device, "cpu, cuda, or auto: a GPU where there is one")
+      ->capture_default_str();
+  train->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
+      ->capture_default_str();
+  train->add_option(
+      "--profile", o.profile,
+      "Speeds to plan with, from ebb probe --out FILE; those it kept if not given, or "
+      "measured first where it kept none");
+  auto json = std::make_shared<bool>(false);
+  train->add_flag("--json", *json, "Print one JSON object");
+  train->callback([options, json, &action] {
+    action = [options, json] {
+      const BenchResult result = [&] {
+        const MeasuringProgress progress;
+        return bench_training(*options, [&](const BenchProgress& p) { progress(p); });
+      }();
+      return finish(result, *json);
+    };
+  });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand(
+      "bench", "Measure how fast this machine is, and what share of its ceiling that is");
+  verb->require_subcommand(1);
+  add_optimizer(*verb, action);
+  add_training(*verb, action);
 }
 
 }  // namespace ebb::cli

@@ -47,9 +47,11 @@ void Progress::note(const std::string& text) {
 }
 
 void Progress::step(const StepReport& r) {
+  const std::string light =
+      r.share_of_light ? fmt::format("  {:.1f}% of light", 100 * *r.share_of_light) : "";
   const std::string line = fmt::format(
-      "step {}/{}  loss {:.4f}  norm {:.3f}  rate {:.2e}  {:.0f} tokens/s  {} left  device {}",
-      r.step, r.steps, r.loss, r.norm, r.learning_rate, r.tokens_per_second,
+      "step {}/{}  loss {:.4f}  norm {:.3f}  rate {:.2e}  {:.0f} tokens/s{}  {} left  device {}",
+      r.step, r.steps, r.loss, r.norm, r.learning_rate, r.tokens_per_second, light,
       format_seconds(r.seconds_left), format_bytes(r.device_bytes));
   if (terminal_) {
     fmt::print("\r\033[K{}", line);

@@ -180,6 +180,11 @@ void Executor::copy_now(void* to, const void* from, Bytes bytes) {
   side_->copy_now(to, from, bytes);
 }
 
+void Executor::clear_now(void* to, Bytes bytes) {
+  side_->submit([=, this] { side_->fill(to, 0, bytes); });
+  side_->synchronize();
+}
+
 double Executor::busy_seconds(plan::Lane lane) const {
   return lanes_[static_cast<std::size_t>(lane)]->busy_seconds();
 }

@@ -93,6 +93,8 @@ class Executor {
   device::Stream& lane(plan::Lane lane) { return *lanes_[static_cast<std::size_t>(lane)]; }
   // Between steps: a copy between any two tiers, done on return.
   void copy_now(void* to, const void* from, Bytes bytes);
+  // Between steps: zeros in a range of either arena, done on return.
+  void clear_now(void* to, Bytes bytes);
 
   const LinkBytes& link() const { return link_; }
   // How long the lane's tasks have run, of those that have ended.

@@ -25,6 +25,15 @@ void use(Runtime& runtime, plan::Profile profile) {
   runtime.use_profile(std::move(profile));
 }
 
+// What was measured on another machine was not on this one.
+void mark_foreign(plan::Profile& profile) {
+  const auto mark = [](plan::Figure& figure) { figure.source += ", on another machine"; };
+  for (const plan::ProfileField& field : plan::profile_fields()) mark(profile.*field.figure);
+  for (auto& [variant, figures] : profile.variants) {
+    for (auto& [name, figure] : figures) mark(figure);
+  }
+}
+
 // "threads was 8 and is 4": the first that differs, and how many more.
 std::string difference(const Json& stored, const Json& now) {
   const std::vector<KeyDifference> all = compare_keys(stored, now);
@@ -80,6 +89,7 @@ std::string load_profile(io::FileSystem& files, Runtime& runtime, const std::str
     }
     const std::string other =
         difference(json.value(kFingerprintField, Json::object()), fingerprint(runtime));
+    if (!other.empty()) mark_foreign(profile);
     use(runtime, std::move(profile));
     return fmt::format("Speeds are those of {}{}", path,
                        other.empty() ? "" : ", of another machine: " + other);

@@ -189,24 +189,39 @@ void load_weights(io::FileSystem& files, const ModelSource& source,
   }
 }
 
+// Making values and handing them on overlap: while the sink has a piece, the pool makes the next.
 void initialize_weights(ThreadPool& pool, const model::Config& config,
                         const model::Parameters& parameters, std::uint64_t seed,
                         const WeightSink& sink) {
   constexpr std::int64_t grain = 2048;
   const model::Initializer initializer(config, seed);
-  std::vector<float> values;
+  struct Piece {
+    int parameter = 0;
+    std::int64_t first = 0;
+    std::vector<float> values;
+  };
+  Piece made;  // empty before the first
+  Piece next;
+  const auto hand_on = [&] {
+    if (!made.values.empty()) sink(made.parameter, made.first, made.values);
+  };
   for (int p = 0; p < static_cast<int>(parameters.all.size()); ++p) {
     const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
     for (std::int64_t first = 0; first < parameter.count(); first += ParameterStore::kPiece) {
       const std::int64_t n = std::min(ParameterStore::kPiece, parameter.count() - first);
-      values.resize(static_cast<std::size_t>(n));
-      pool.parallel_for((n + grain - 1) / grain, [&](std::int64_t job, int) {
-        const std::int64_t from = job * grain;
-        initializer.fill(parameter, first + from, std::min(grain, n - from), values.data() + from);
+      next.parameter = p;
+      next.first = first;
+      next.values.resize(static_cast<std::size_t>(n));
+      pool.parallel_for(1 + (n + grain - 1) / grain, [&](std::int64_t job, int) {
+        if (job == 0) return hand_on();
+        const std::int64_t from = (job - 1) * grain;
+        initializer.fill(parameter, first + from, std::min(grain, n - from),
+                         next.values.data() + from);
       });
-      sink(p, first, values);
+      std::swap(made, next);
     }
   }
+  hand_on();
 }
 
 }  // namespace ebb::engine

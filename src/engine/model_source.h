@@ -55,7 +55,8 @@ void load_weights(io::FileSystem& files, const ModelSource& source,
 void check_weights(io::FileSystem& files, const ModelSource& source);
 
 // Random ones for a preset, made by the pool: a value depends on its parameter's name and index
-// alone.
+// alone. The sink is called by one thread at a time, in order, perhaps not the caller's; it must
+// not use the pool.
 void initialize_weights(ThreadPool& pool, const model::Config& config,
                         const model::Parameters& parameters, std::uint64_t seed,
                         const WeightSink& sink);

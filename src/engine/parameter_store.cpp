@@ -124,14 +124,11 @@ void ParameterStore::read_moment(Plane plane, int parameter, std::int64_t first,
 }
 
 void ParameterStore::clear_moments() {
-  const std::vector<std::byte> zeros(at(kPiece * 4));
-  for (int p = 0; p < static_cast<int>(parameters_.all.size()); ++p) {
-    const std::int64_t count = parameters_.all[at(p)].count();
+  for (int c = 0; c < static_cast<int>(program_.chunks.size()); ++c) {
     for (const Plane plane : {Plane::first, Plane::second, Plane::scales}) {
-      if (grain(plane).bytes == 0) continue;
-      for (std::int64_t first = 0; first < count; first += kPiece) {
-        write(plane, p, first, std::min(kPiece, count - first), zeros.data());
-      }
+      const optim::Grain grain = this->grain(plane);
+      if (grain.bytes == 0) continue;
+      executor_.clear_now(address(plane, c, 0), grain.size_of(program_.chunks[at(c)].count));
     }
   }
 }

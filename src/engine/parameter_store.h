@@ -49,7 +49,7 @@ class ParameterStore {
   std::string moments_digest();
 
   // Elements that callers handle at a time: bounds their staging memory.
-  static constexpr std::int64_t kPiece = 32 << 10;
+  static constexpr std::int64_t kPiece = 64 << 10;
 
  private:
   template <class Visit>

@@ -32,12 +32,11 @@ StepLog::StepLog(std::filesystem::path path, std::int64_t step) : path_(std::mov
 }
 
 void StepLog::add(const StepReport& report, double seconds) {
-  write({{"step", report.step},
-         {"loss", report.loss},
-         {"norm", report.norm},
-         {"learning_rate", report.learning_rate},
-         {"seconds", seconds},
-         {"tokens_per_second", report.tokens_per_second}});
+  Json line = {{"step", report.step}, {"loss", report.loss},
+               {"norm", report.norm}, {"learning_rate", report.learning_rate},
+               {"seconds", seconds},  {"tokens_per_second", report.tokens_per_second}};
+  if (report.share_of_light) line["share_of_light"] = *report.share_of_light;
+  write(line);
 }
 
 void StepLog::add_validation(std::int64_t step, double loss, std::int64_t tokens) {

@@ -1,20 +1,14 @@
 #include "engine/summary.h"
 
-#include <algorithm>
 #include <numeric>
 
+#include "base/median.h"
 #include "kernels/cpu/isa.h"
 #include "plan/explain.h"
+#include "plan/light.h"
 
 namespace ebb::engine {
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 Json tier(TrainingRun& run, plan::Tier tier) {
   return {{"limit", run.plan().limits.of(tier)},
@@ -42,6 +36,8 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
   const double seconds =
       std::accumulate(figures.step_seconds.begin(), figures.step_seconds.end(), 0.0);
   const auto steps = static_cast<std::int64_t>(figures.step_seconds.size());
+  const double mean = steps > 0 ? seconds / static_cast<double>(steps) : 0;
+  const auto share = plan::measured_share_of_light(run.plan(), mean);
   Json json = {
       {"steps", run.steps_done()},
       {"steps_this_run", steps},
@@ -54,6 +50,14 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
       {"validation_losses", figures.validation_losses},
       {"validation_seconds", figures.validation_seconds},
       {"tokens_per_second", seconds > 0 ? static_cast<double>(figures.tokens) / seconds : 0.0},
+      {"share_of_light", share && mean > 0 ? Json(*share) : Json()},
+      {"share_of_light_predicted",
+       plan::share_of_light(run.plan(), run.plan().prediction.step_seconds)},
+      {"model_flops_per_step", plan::model_flops(run.plan().workload)},
+      {"matrix_flops_per_second",
+       {{"value", run.plan().profile.matmul_flops.value},
+        {"source", run.plan().profile.matmul_flops.source}}},
+      {"start_seconds", figures.start.json()},
       {"step_seconds_median", median(figures.step_seconds)},
       {"step_seconds_predicted", run.plan().prediction.step_seconds},
       {"seconds_waiting_for_data", figures.seconds_waiting_for_data},

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "engine/runtime.h"
+#include "engine/start_times.h"
 #include "engine/training_run.h"
 
 namespace ebb::engine {
@@ -19,6 +20,7 @@ struct RunFigures {
   std::int64_t cut_examples = 0;    // that were longer than a row
   std::int64_t cut_tokens = 0;      // that they lost
   double seconds_waiting_for_data = 0;
+  StartTimes start;
   std::vector<double> validation_losses;
   double validation_seconds = 0;
 };

@@ -23,6 +23,7 @@
 #include "io/posix_file_system.h"
 #include "kernels/absent_ops.h"
 #include "plan/explain.h"
+#include "plan/light.h"
 
 namespace ebb {
 namespace engine {
@@ -106,6 +107,7 @@ class Session {
 
   TrainSummary run() {
     observer_.note(load_profile(files_, runtime_, options_.profile));
+    figures_.start = {};
     const auto start = find_start(files_, options_, observer_);
     if (start) {
       restore_state(*start);
@@ -115,12 +117,18 @@ class Session {
                       [this](const std::string& text) { observer_.note(text); });
       key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
     }
-    TrainingRun run(runtime_, settings_);
-    observer_.note(plan::explain(run.plan()));
+    figures_.start.lap(start ? "check" : "search");
+    plan::Plan plan = plan_training(runtime_, settings_);
+    figures_.start.lap("plan");
+    observer_.note(plan::explain(plan));
+    TrainingRun run(runtime_, settings_, std::move(plan));
+    figures_.start.lap("allocate");
     const memory::Reservation staging = run.host_ledger().reserve("staging", kStagingBytes);
     const memory::Reservation ready =
         run.host_ledger().reserve("batches", settings_.host_extra - kStagingBytes);
     fill_parameters(run, start);
+    figures_.start.lap("initialize");
+    observer_.note("Started: " + figures_.start.text());
     // What a crash left takes room that the next save may need.
     if (options_.resume && options_.keep > 0)
       checkpoint::keep_last(files_, options_.out, options_.keep);
@@ -277,6 +285,7 @@ class Session {
         .tokens_per_second =
             static_cast<double>(options_.sequence * options_.micro_batch * options_.accumulate) /
             recent,
+        .share_of_light = plan::measured_share_of_light(run.plan(), recent),
         .seconds_left = recent * static_cast<double>(options_.steps - state_.step),
         .device_bytes = run.measured_peak(plan::Tier::device)};
     log.add(report, seconds);

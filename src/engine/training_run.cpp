@@ -86,8 +86,11 @@ std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, Runtime& 
 }
 
 TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)
+    : TrainingRun(runtime, settings, plan_training(runtime, settings)) {}
+
+TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan plan)
     : settings_(std::move(settings)),
-      plan_(plan_training(runtime, settings_)),
+      plan_(std::move(plan)),
       parameters_(model::parameters_of(settings_.config)),
       decoder_(make_decoder(settings_)),
       map_(map_chunks(parameters_, plan_.program.chunks)),

@@ -62,6 +62,8 @@ class TrainingRun {
  public:
   // Plans (or throws OutOfBudget) and takes all memory. Parameters are undefined until filled.
   TrainingRun(Runtime& runtime, TrainingSettings settings);
+  // With a plan that was made of these settings.
+  TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan plan);
 
   // One step with `accumulate` batches. Returns when the loss and the norm are known; the rest of
   // the step may still be under way. Throws the first failure of any lane; the weights and states

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "plan/light.h"
 
 namespace ebb::plan {
 namespace {
@@ -54,22 +55,6 @@ std::string work_table(const Plan& plan) {
   return text;
 }
 
-std::string cost_table(const Plan& plan) {
-  const Simulation& p = plan.prediction;
-  std::string text = fmt::format(
-      "A step is predicted to take {} ({:.0f} tokens/s) on {}.\n  {:<24}{:>14}{:>14}\n",
-      format_seconds(p.step_seconds),
-      static_cast<double>(plan.workload.tokens * plan.workload.micro_batches) / p.step_seconds,
-      plan.profile.name, "lane", "busy", "exposed");
-  for (const Lane lane : kLanes) {
-    const auto i = static_cast<std::size_t>(lane);
-    text += fmt::format("  {:<24}{:>14}{:>14}\n", name_of(lane), format_seconds(p.busy_seconds[i]),
-                        lane == Lane::compute ? "" : format_seconds(p.exposed_seconds[i]));
-    if (lane == Lane::compute) text += work_table(plan);
-  }
-  return text;
-}
-
 // 1.23e13 and "FLOP/s": "12.3 TFLOP/s"; seconds are few.
 std::string format_figure(double value, std::string_view unit) {
   if (unit == "s") return fmt::format("{:.3g} us", value * 1e6);
@@ -77,6 +62,27 @@ std::string format_figure(double value, std::string_view unit) {
   std::size_t prefix = 0;
   for (; value >= 1000 && prefix + 1 < prefixes.size(); ++prefix) value /= 1000;
   return fmt::format("{:.3g} {}{}", value, prefixes[prefix], unit);
+}
+
+std::string cost_table(const Plan& plan) {
+  const Simulation& p = plan.prediction;
+  const Figure& rate = plan.profile.matmul_flops;
+  std::string text = fmt::format(
+      "A step is predicted to take {} ({:.0f} tokens/s) on {}.\nThat is {:.1f}% of the speed of "
+      "light: "
+      "{} at {} (matrix products, {}).\n  {:<24}{:>14}{:>14}\n",
+      format_seconds(p.step_seconds),
+      static_cast<double>(plan.workload.tokens * plan.workload.micro_batches) / p.step_seconds,
+      plan.profile.name, 100 * share_of_light(plan, p.step_seconds),
+      format_figure(model_flops(plan.workload), "FLOP"), format_figure(rate, "FLOP/s"), rate.source,
+      "lane", "busy", "exposed");
+  for (const Lane lane : kLanes) {
+    const auto i = static_cast<std::size_t>(lane);
+    text += fmt::format("  {:<24}{:>14}{:>14}\n", name_of(lane), format_seconds(p.busy_seconds[i]),
+                        lane == Lane::compute ? "" : format_seconds(p.exposed_seconds[i]));
+    if (lane == Lane::compute) text += work_table(plan);
+  }
+  return text;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ struct Figure {
   Figure() = default;
   Figure(double number, std::string_view from = "assumed") : value(number), source(from) {}
   operator double() const { return value; }
+  bool measured() const { return source == "measured"; }
 
   double value = 0;
   std::string source = "assumed";

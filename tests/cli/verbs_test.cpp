@@ -51,7 +51,7 @@ TEST_F(VerbsTest, HelpNamesEveryFlag) {
         "--device-memory", "--host-memory", "--threads", "--dtype", "--tokenizer", "--chat",
         "--system", "--json", "--no-verify"}},
       {"tokenize", {"--model", "--tokenizer", "--data", "--out", "--threads"}},
-      {"bench", {"optimizer"}},
+      {"bench", {"optimizer", "train"}},
       {"inspect", {"path", "preset:NAME", "--json"}}};
   const Finished all = run_ebb({"--help"});
   EXPECT_EQ(all.code, 0);

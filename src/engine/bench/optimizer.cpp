@@ -16,6 +16,7 @@
 #include "ebb/error.h"
 #include "engine/bench/race.h"
 #include "engine/bench/state_memory.h"
+#include "engine/bench/teller.h"
 #include "engine/runtime.h"
 #include "engine/settings.h"
 #include "kernels/cpu/isa.h"
@@ -24,6 +25,7 @@
 namespace ebb {
 namespace {
 
+using engine::Teller;
 using kernels::StateFormat;
 
 constexpr std::array kFormats = {StateFormat::exact, StateFormat::bf16, StateFormat::int8};
@@ -137,36 +139,6 @@ std::int64_t parameters_of(const OptimizerBenchOptions& options, const std::vect
   }
   return options.parameters;
 }
-
-// Tells how far all is: every row of every number of threads has two parts, the search for its
-// ceiling and the race with it.
-class Teller {
- public:
-  Teller(std::size_t parts, const std::function<void(const BenchProgress&)>& progress)
-      : parts_(static_cast<double>(parts)), progress_(progress) {}
-
-  void finished(double parts) { behind_ += parts; }
-  void tell(const std::string& now, double parts = 0) {
-    const double done = (behind_ + parts) / parts_;
-    const double spent = since(start_);
-    // Rounds may be short: once a second is enough, and the end.
-    if (done < 1 && spent < next_) return;
-    next_ = spent + 1;
-    progress_({.now = now, .done = done, .seconds_left = done > 0 ? spent / done - spent : 0});
-  }
-
-  using Time = std::chrono::steady_clock::time_point;
-  static double since(Time start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-
- private:
-  Time start_ = std::chrono::steady_clock::now();
-  double parts_;
-  double behind_ = 0;
-  double next_ = 0;  // when to tell again, in seconds from the start
-  const std::function<void(const BenchProgress&)>& progress_;
-};
 
 // One number of threads: memory for every row, and all rows in turns, so that what else the machine
 // does hits all alike and rows can be compared.
@@ -321,7 +293,8 @@ BenchResult bench_optimizer(const OptimizerBenchOptions& options,
   if (!(options.seconds >= 0 && options.seconds <= 3600)) {
     throw ConfigError(fmt::format("--seconds {}: expected 0 to 3600", options.seconds));
   }
-  Teller teller(2 * wanted.size() * threads.size(), progress);
+  // Every row of every number of threads has two parts: the search for its ceiling and the race.
+  Teller teller(static_cast<double>(2 * wanted.size() * threads.size()), progress);
   std::vector<Row> rows;
   for (const int count : threads) {
     for (Row& row : OptimizerBench(wanted, count, parameters).run(options.seconds, teller)) {

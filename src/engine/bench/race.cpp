@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/median.h"
+
 namespace ebb::engine {
 namespace {
 
@@ -15,12 +17,6 @@ double seconds_of(Body&& body) {
   const auto start = std::chrono::steady_clock::now();
   body();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+// `ebb bench train`: training measured row by row, in one process.
+#include <fmt/format.h>
+
+#include "ebb/bench.h"
+#include "ebb/error.h"
+#include "ebb/version.h"
+#include "engine/bench/teller.h"
+#include "engine/bench/training_report.h"
+#include "engine/machine_profile.h"
+#include "engine/model_source.h"
+#include "engine/probe/measure.h"
+#include "engine/settings.h"
+#include "io/posix_file_system.h"
+
+namespace ebb {
+namespace {
+
+using engine::RowResult;
+using engine::TrainingRow;
+
+// Spent on a machine without a profile, about.
+constexpr double kProbeSeconds = 15;
+
+void check_steps(std::int64_t steps, std::string_view flag, std::int64_t least) {
+  if (steps >= least && steps <= 10000) return;
+  throw ConfigError(fmt::format("{} {}: expected {} to 10000", flag, steps, least));
+}
+
+// Work grows with the model and with the tokens.
+double work_of(const TrainingRow& row, std::int64_t parameters) {
+  return static_cast<double>(row.tokens()) * static_cast<double>(parameters);
+}
+
+}  // namespace
+
+BenchResult bench_training(const TrainBenchOptions& options,
+                           const std::function<void(const BenchProgress&)>& progress) {
+  check_steps(options.steps, "--steps", 1);
+  check_steps(options.warm_up, "--warm-up", 0);
+  io::PosixFileSystem files;
+  engine::Runtime runtime(options.device, engine::check_threads(options.threads));
+  const std::vector<TrainingRow> rows = engine::training_rows(options, runtime.device().kind());
+  std::vector<double> work;
+  double all = 0;
+  for (const TrainingRow& row : rows) {
+    const model::Config config = engine::find_model(files, row.model).config;
+    work.push_back(work_of(row, model::parameters_of(config).count()));
+    all += work.back();
+  }
+  std::string speeds = engine::load_profile(files, runtime, options.profile);
+  if (!runtime.profile().matmul_flops.measured() && options.profile.empty()) {
+    engine::Teller teller(1, progress);
+    const auto tell = [&](const std::string& now, double done) {
+      teller.tell("this machine: " + now, done);
+    };
+    runtime.use_profile(engine::measure_machine(runtime, kProbeSeconds, tell).profile);
+    speeds = "Speeds were measured first, for this run alone; `ebb probe` keeps them";
+  }
+
+  engine::Teller teller(all, progress);
+  engine::RowRunner runner(runtime, files, options);
+  std::vector<RowResult> results;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    results.push_back(runner.run(
+        rows[i], [&](const std::string& now, double done) { teller.tell(now, done * work[i]); }));
+    teller.finished(work[i]);
+  }
+  teller.tell("done");
+
+  BenchResult result;
+  result.failure = engine::compare_rows(results);
+  const plan::Figure light = runtime.profile().matmul_flops;
+  Json json = {{"ebb", kVersion},
+               {"device", runtime.device().kind()},
+               {"device_name", runtime.device().name()},
+               {"threads", runtime.threads()},
+               {"speeds", speeds},
+               {"matrix_flops_per_second", {{"value", light.value}, {"source", light.source}}},
+               {"warm_up", options.warm_up},
+               {"steps", options.steps},
+               {"digests_agree", result.failure.empty()},
+               {"rows", Json::array()}};
+  for (const RowResult& row : results) json["rows"].push_back(engine::to_json(row));
+  result.json = json.dump(2);
+  result.text = fmt::format(
+      "{}, {} threads. {}.\nMedians of {} steps after {} to warm up; the ratio is predicted by "
+      "measured speed; light is {:.4g} TFLOP/s (matrix products, {}).\n\n{}",
+      runtime.device().name(), runtime.threads(), speeds, options.steps, options.warm_up,
+      light * 1e-12, light.source, engine::to_text(results));
+  if (result.failure.empty()) {
+    result.text += fmt::format(
+        "Rows that differ in placement alone ended with the same weights after {} steps.\n",
+        options.warm_up + options.steps);
+  }
+  return result;
+}
+
+}  // namespace ebb

@@ -1,0 +1,19 @@
+// What `ebb bench train` found, for people and for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/bench/training_row.h"
+
+namespace ebb::engine {
+
+// Fills in shares of resident speed. Rows that differ in placement alone must have ended with the
+// same weights: returns a sentence that names those that did not, or nothing.
+std::string compare_rows(std::vector<RowResult>& rows);
+
+Json to_json(const RowResult& row);
+std::string to_text(const std::vector<RowResult>& rows);
+
+}  // namespace ebb::engine

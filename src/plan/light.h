@@ -1,0 +1,22 @@
+// The speed of light: a step that does nothing but the model's matrix products and attention, all
+// of it at the speed of the device's matrix products. How near a step comes to it is comparable
+// over models, batches and machines.
+#pragma once
+
+#include <optional>
+
+#include "plan/planner.h"
+
+namespace ebb::plan {
+
+// Of a step, all micro-batches: products and attention of forward and backward. Blocks that run
+// forward twice do no more for the model, so that work is not counted.
+double model_flops(const Workload&);
+
+// What share of the speed of light a step of so many seconds has.
+double share_of_light(const Plan&, double step_seconds);
+
+// The same where the speed of matrix products was measured on this machine, else nothing.
+std::optional<double> measured_share_of_light(const Plan&, double step_seconds);
+
+}  // namespace ebb::plan
