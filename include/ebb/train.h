@@ -69,6 +69,8 @@ struct TrainOptions {
   std::int64_t save_every = 0;     // steps; 0: at the end only
   int keep = 2;                    // checkpoints; 0: nothing is saved
   bool resume = false;
+  std::string trace;             // a file for when which task ran; empty: none
+  std::int64_t trace_steps = 8;  // that it shows: the last ones
   bool verify = true;     // the checksums of a model that is a checkpoint, before it is used
   bool summarize = true;  // make TrainSummary::json; takes a pass over all weights and states
 };

@@ -48,12 +48,20 @@ class Run {
   }
 
   Simulation simulate() {
-    while (lanes_[kCompute].step < kSteps) {
-      start_what_can();
-      advance_to_next_end();
-    }
+    while (lanes_[kCompute].step < kSteps) go_on();
     result_.step_seconds = step_ends_[kSteps - 1] - step_ends_[kSteps - 2];
     return result_;
+  }
+
+  std::vector<Span> spans() {
+    keeps_spans_ = true;
+    const auto ended = [&](std::size_t lane) {
+      return tasks_[lane].empty() || lanes_[lane].step == kSteps;
+    };
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      while (!ended(lane)) go_on();
+    }
+    return std::move(spans_);
   }
 
  private:
@@ -63,7 +71,13 @@ class Run {
     double left = 0;       // seconds alone
     bool running = false;
     double free_since = 0;
+    double started = 0;
   };
+
+  void go_on() {
+    start_what_can();
+    advance_to_next_end();
+  }
 
   TaskId current(std::size_t lane) const { return tasks_[lane][lanes_[lane].next]; }
   bool ended(const Wait& wait, int step) const {
@@ -80,6 +94,7 @@ class Run {
       if (!ready) continue;
       if (lane == kCompute && state.step == kSteps - 1) blame(task, state.free_since);
       state.running = true;
+      state.started = now_;
       state.left = seconds_[static_cast<std::size_t>(current(lane))];
     }
   }
@@ -123,6 +138,7 @@ class Run {
     end_times_[id] = now_;
     state.running = false;
     state.free_since = now_;
+    if (keeps_spans_) spans_.push_back({current(lane), state.step, state.started, now_});
     if (++state.next < tasks_[lane].size()) return;
     state.next = 0;
     if (lane == kCompute) step_ends_[static_cast<std::size_t>(state.step)] = now_;
@@ -139,12 +155,18 @@ class Run {
   std::array<double, kSteps> step_ends_{};
   double now_ = 0;
   Simulation result_;
+  bool keeps_spans_ = false;
+  std::vector<Span> spans_;
 };
 
 }  // namespace
 
 Simulation simulate(const Program& program, const Profile& profile) {
   return Run(program, profile).simulate();
+}
+
+std::vector<Span> simulate_spans(const Program& program, const Profile& profile) {
+  return Run(program, profile).spans();
 }
 
 }  // namespace ebb::plan
