@@ -22,7 +22,8 @@ class TraceTest : public SmallCommands {
 
   static Shown shown(const std::string& path) {
     Shown shown;
-    for (const Json& event : Json::parse(read_file(path)).at("traceEvents")) {
+    const Json json = Json::parse(read_file(path));
+    for (const Json& event : json.at("traceEvents")) {
       const std::string name = event.at("name");
       if (event.at("ph") == "C") shown.counters.insert(name);
       if (name == "thread_name") shown.tracks.insert(event.at("args").at("name"));
