@@ -69,7 +69,9 @@ struct TrainOptions {
   std::int64_t save_every = 0;     // steps; 0: at the end only
   int keep = 2;                    // checkpoints; 0: nothing is saved
   bool resume = false;
-  bool verify = true;     // the checksums of a model that is a checkpoint, before it is used
+  std::string trace;             // a file for when which task ran; empty: none
+  std::int64_t trace_steps = 8;  // that it shows: the last ones
+  bool verify = true;            // the checksums of a model that is a checkpoint, before it is used
   bool summarize = true;  // make TrainSummary::json; takes a pass over all weights and states
 };
 
@@ -109,7 +111,8 @@ TrainSummary train(const TrainOptions& options, TrainObserver& observer);
 
 // The plan as text: who needs how much where, what a step costs. Throws OutOfBudget if nothing
 // fits. `machine` is one that need not be here: the name of one that Ebb knows, or the file of a
-// profile; its memory is the limit where none is given.
+// profile; its memory is the limit where none is given. Where options.trace names a file, the
+// predicted trace is written to it.
 std::string explain_plan(const TrainOptions& options, const std::string& machine = "");
 
 }  // namespace ebb

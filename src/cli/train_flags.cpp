@@ -168,6 +168,14 @@ std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb) {
   verb.add_option("--profile", o.profile,
                   "Speeds to plan with, from ebb probe --out FILE; those it kept if not given")
       ->group("Run");
+  verb.add_option("--trace", o.trace,
+                  "Write when every task of a step runs, and on which lane, to this file: open it "
+                  "at ui.perfetto.dev (docs/trace.md). train writes what it measured, plan what it "
+                  "predicts")
+      ->group("Run");
+  verb.add_option("--trace-steps", o.trace_steps, "Steps of the run that --trace shows: the last")
+      ->capture_default_str()
+      ->group("Run");
   verb.add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str()
       ->group("Run");

@@ -3,6 +3,7 @@
 // in a build without.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,6 +32,14 @@ class Event {
   void synchronize() { wait_for(ticket()); }
 };
 
+// When work ran, on the steady clock, whichever clock measured it. Those of one stream do not
+// overlap; those of streams with other clocks agree to some tens of microseconds.
+struct Interval {
+  using Time = std::chrono::steady_clock::time_point;
+  Time start{};
+  Time stop{};
+};
+
 // Runs what is submitted to it in order, beside other streams. Calls come from one thread at a
 // time.
 class Stream {
@@ -40,7 +49,11 @@ class Stream {
   // `work` is called once, on a thread of the stream's choosing, when all before it has ended or
   // (on a device that queues by itself) been queued; inside it, copy() and kernels of this stream
   // run in order. It must not throw.
-  virtual void submit(std::function<void()> work) = 0;
+  //
+  // `ran` is told when that was, waits before it left out: at the latest when a synchronize() of
+  // the stream has returned without throwing. Until then it is the stream's; null: nobody asks.
+  virtual void submit(std::function<void()> work, Interval* ran) = 0;
+  void submit(std::function<void()> work) { submit(std::move(work), nullptr); }
   // What is submitted later starts after the event's last record, as of this call.
   virtual void wait(Event& event) = 0;
   virtual void record(Event& event) = 0;

@@ -84,7 +84,31 @@ Executor::~Executor() {
   failed_step_ = 0;  // whatever is still queued is skipped
 }
 
-void Executor::queue(TaskId id) {
+void Executor::keep_times(std::int64_t steps) {
+  times_.assign(engine::at(steps + 2),
+                {.step = -1, .tasks = std::vector<Times>(program_.tasks.size())});
+}
+
+std::vector<plan::Span> Executor::spans() const {
+  const auto seconds = [](device::Interval::Time time) {
+    return std::chrono::duration<double>(time.time_since_epoch()).count();
+  };
+  std::vector<plan::Span> spans;
+  for (const StepTimes& kept : times_) {
+    if (kept.step < 0) continue;
+    for (std::size_t id = 0; id < kept.tasks.size(); ++id) {
+      const auto& [interval, ran] = kept.tasks[id];
+      if (!ran || interval.stop == device::Interval::Time{}) continue;
+      spans.push_back(
+          {static_cast<TaskId>(id), kept.step, seconds(interval.start), seconds(interval.stop)});
+    }
+  }
+  std::stable_sort(spans.begin(), spans.end(),
+                   [](const plan::Span& a, const plan::Span& b) { return a.step < b.step; });
+  return spans;
+}
+
+void Executor::queue(TaskId id, Times* times) {
   auto& now = ended_[engine::at(step_ % 2)];
   auto& before = ended_[engine::at((step_ + 1) % 2)];
   const plan::Task& task = program_.tasks[engine::at(id)];
@@ -92,24 +116,33 @@ void Executor::queue(TaskId id) {
   for (const plan::Wait& wait : task.waits) {
     lane.wait(*(wait.previous_step ? before : now)[engine::at(wait.task)]);
   }
-  lane.submit([this, id, step = step_] { run(id, step); });
+  lane.submit([this, id, step = step_, times] { run(id, step, times); },
+              times == nullptr ? nullptr : &times->interval);
   lane.record(*now[engine::at(id)]);
 }
 
 void Executor::issue() {
-  for (TaskId id = 0; id < static_cast<TaskId>(program_.tasks.size()); ++id) queue(id);
+  StepTimes* times = times_.empty() ? nullptr : &times_[engine::at(step_) % times_.size()];
+  if (times != nullptr) {
+    times->step = step_;
+    std::fill(times->tasks.begin(), times->tasks.end(), Times{});
+  }
+  for (TaskId id = 0; id < static_cast<TaskId>(program_.tasks.size()); ++id) {
+    queue(id, times == nullptr ? nullptr : &times->tasks[engine::at(id)]);
+  }
   ++step_;
 }
 
 // The step's number stays: the next step records the same events anew. A wait for a task that is
 // left out finds that task's last end, which is long past.
 void Executor::run_alone(std::span<const TaskId> tasks) {
-  for (const TaskId id : tasks) queue(id);
+  for (const TaskId id : tasks) queue(id, nullptr);
   drain();
 }
 
-void Executor::run(TaskId id, std::int64_t step) {
+void Executor::run(TaskId id, std::int64_t step, Times* times) {
   if (step >= failed_step_) return;
+  if (times != nullptr) times->ran = true;
   const plan::Task& task = program_.tasks[engine::at(id)];
   const auto lane = static_cast<std::size_t>(task.lane);
   try {

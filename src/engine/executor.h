@@ -18,6 +18,7 @@
 #include "memory/carver.h"
 #include "plan/layout.h"
 #include "plan/program.h"
+#include "plan/span.h"
 
 namespace ebb::engine {
 
@@ -76,6 +77,13 @@ class Executor {
            Disturbance disturbance = {});
   ~Executor();
 
+  // Before the first step: from now on keeps when tasks ran, for the last `steps` steps and two
+  // more. All memory for that is taken here.
+  void keep_times(std::int64_t steps);
+  // Lanes empty: those tasks of the steps kept that ran, by step and issue order, in seconds of the
+  // steady clock. Steps are counted from 0 as they were issued.
+  std::vector<plan::Span> spans() const;
+
   // Queues one more step behind those already queued. At most two steps may be under way: the host
   // lane must be past the norm of the step before.
   void issue();
@@ -106,8 +114,17 @@ class Executor {
   memory::Arena& arena(plan::Tier tier) const {
     return tier == plan::Tier::device ? device_arena_ : host_arena_;
   }
-  void queue(plan::TaskId id);
-  void run(plan::TaskId id, std::int64_t step);
+  // When a task of a step ran, if it did: after a failure tasks are skipped.
+  struct Times {
+    device::Interval interval{};
+    bool ran = false;
+  };
+  struct StepTimes {
+    std::int64_t step = -1;
+    std::vector<Times> tasks;
+  };
+  void queue(plan::TaskId id, Times* times);
+  void run(plan::TaskId id, std::int64_t step, Times* times);
   void fail(std::exception_ptr failure, std::int64_t step);
   void rethrow_failure();
   void find_poisonable();
@@ -124,6 +141,9 @@ class Executor {
   std::vector<std::vector<plan::ObjectId>> dead_after_;
 
   std::int64_t step_ = 0;
+  // A ring; empty where nobody asked. A lane may lag two steps behind the one that is issued, so a
+  // step's place is not used again before its tasks have ended.
+  std::vector<StepTimes> times_;
   LinkBytes link_;
   // Tasks of this step and later ones are skipped; those of the step before still end.
   std::atomic<std::int64_t> failed_step_{std::numeric_limits<std::int64_t>::max()};

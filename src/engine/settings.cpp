@@ -19,6 +19,7 @@ void require(bool good, std::string_view flag, const std::string& found,
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;  // of a micro-batch
 constexpr std::int64_t kMostMicroBatches = 1 << 16;
+constexpr std::int64_t kMostTracedSteps = 1000;
 constexpr int kMostThreads = 4096;
 
 void require_positive(std::int64_t value, std::string_view flag, std::int64_t most = kMostSteps) {
@@ -124,6 +125,7 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   require(o.save_every >= 0, "--save-every", std::to_string(o.save_every),
           "0 (at the end) or more");
   require(o.keep >= 0, "--keep", std::to_string(o.keep), "0 (save nothing) or more");
+  if (!o.trace.empty()) require_positive(o.trace_steps, "--trace-steps", kMostTracedSteps);
   check_data_flags(o);
   require(o.clip >= 0, "--clip", fmt::format("{}", o.clip), "0 (no clipping) or more");
 
@@ -151,6 +153,7 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   s.limits = {.device = o.device_memory.value_or(machine.device),
               .host = o.host_memory.value_or(machine.host)};
   s.wishes = parse_wishes(o, config.layers);
+  s.trace_steps = o.trace.empty() ? 0 : o.trace_steps;
   check_plan_size(o, config);
   const Bytes batch = 2 * 4 * o.sequence * o.micro_batch;
   s.host_extra = kStagingBytes + (kBatchesAhead + 1) * o.accumulate * batch;

@@ -18,6 +18,7 @@
 #include "engine/settings.h"
 #include "engine/step_log.h"
 #include "engine/summary.h"
+#include "engine/trace_file.h"
 #include "engine/training_data.h"
 #include "engine/training_run.h"
 #include "io/posix_file_system.h"
@@ -109,6 +110,7 @@ class Session {
     observer_.note(load_profile(files_, runtime_, options_.profile));
     figures_.start = {};
     const auto start = find_start(files_, options_, observer_);
+    TraceFile trace(files_, options_.trace);
     if (start) {
       restore_state(*start);
     } else {
@@ -138,6 +140,19 @@ class Session {
     if (start) checkpoint_ = start->string();
 
     validation_ = data_.validation();
+    TrainSummary summary;
+    try {
+      summary = train(run, log);
+    } catch (const std::exception&) {
+      write_after_failure(trace, run);
+      throw;
+    }
+    write(trace, run);
+    return summary;
+  }
+
+ private:
+  TrainSummary train(TrainingRun& run, StepLog& log) {
     train_steps(run, log);
     run.finish();
     save(run);
@@ -148,7 +163,21 @@ class Session {
             .json = options_.summarize ? summarize(run, runtime_, key_, figures_) : std::string()};
   }
 
- private:
+  void write(TraceFile& trace, TrainingRun& run) {
+    if (!trace.wanted()) return;
+    trace.write(run.trace());
+    observer_.note("Wrote " + options_.trace + ": open it at ui.perfetto.dev");
+  }
+
+  // What made the run fail is the error, not a file that cannot be written then.
+  void write_after_failure(TraceFile& trace, TrainingRun& run) {
+    try {
+      write(trace, run);
+    } catch (const std::exception& error) {
+      observer_.note(error.what());
+    }
+  }
+
   void restore_state(const std::filesystem::path& folder) {
     checkpoint::verify(files_, folder);
     state_ = read_training_state(files_, folder);
@@ -328,6 +357,7 @@ std::string explain_elsewhere(io::FileSystem& files, const TrainOptions& options
   if (!options.profile.empty()) {
     throw ConfigError("--profile: speeds of this machine say nothing of --machine; give one only");
   }
+  TraceFile trace(files, options.trace);
   const plan::Profile profile = find_machine(files, machine);
   if (options.device != "auto" && options.device != profile.device) {
     throw ConfigError(fmt::format("--device {}: the machine is a {} one; leave --device out",
@@ -337,6 +367,7 @@ std::string explain_elsewhere(io::FileSystem& files, const TrainOptions& options
       options, config, {.device = profile.device_memory, .host = profile.host_memory});
   const auto ops = kernels::create_absent_ops(profile.device, profile.cores);
   const plan::Plan plan = plan_training(*ops, profile, settings);
+  if (trace.wanted()) trace.write(plan::predicted_trace(plan));
   return fmt::format(
       "{}{}Speeds of {}:\n{}Workspaces are estimates: the libraries of that machine were not "
       "asked.\n",
@@ -355,11 +386,13 @@ std::string explain_plan(const TrainOptions& options, const std::string& machine
   io::PosixFileSystem files;
   const engine::ModelSource source = engine::find_model(files, options.model);
   if (!machine.empty()) return engine::explain_elsewhere(files, options, source.config, machine);
+  engine::TraceFile trace(files, options.trace);
   engine::Runtime runtime(options.device, engine::check_threads(options.threads));
   const std::string speeds = engine::load_profile(files, runtime, options.profile);
   const engine::TrainingSettings settings =
       engine::training_settings(options, source.config, runtime.limits());
   const plan::Plan plan = engine::plan_training(runtime, settings);
+  if (trace.wanted()) trace.write(plan::predicted_trace(plan));
   return plan::explain(plan) + plan::explain(engine::alternatives_to(plan, runtime, settings)) +
          speeds + "\n" + plan::explain_speeds(runtime.profile());
 }

@@ -124,6 +124,7 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
                                  [](const plan::Task& task) { return task.op == plan::Op::norm; });
   norm_task_ = static_cast<plan::TaskId>(norm - tasks.begin());
   evaluation_tasks_ = find_evaluation(tasks);
+  if (settings_.trace_steps > 0) executor_.keep_times(settings_.trace_steps);
 }
 
 std::int64_t TrainingRun::place(const text::Batch& batch, std::size_t micro) {
@@ -170,6 +171,20 @@ Evaluation TrainingRun::evaluate(const text::Batch& batch) {
   executor_.run_alone(evaluation_tasks_);
   std::memcpy(&result.loss_sum, executor_.address(plan_.program.homes.host_report, 8), 8);
   return result;
+}
+
+plan::Trace TrainingRun::trace() {
+  try {
+    finish();
+  } catch (const std::exception&) {
+    // It was told to whoever made the step; what ran before is still worth a look.
+  }
+  plan::Trace trace{.kind = plan::Trace::Kind::measured,
+                    .plan = plan_,
+                    .spans = executor_.spans(),
+                    .steps = settings_.trace_steps};
+  for (plan::Span& span : trace.spans) span.step += steps_before_ + 1;
+  return trace;
 }
 
 Bytes TrainingRun::measured_peak(plan::Tier tier) const {

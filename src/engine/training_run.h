@@ -18,6 +18,7 @@
 #include "optim/schedule.h"
 #include "plan/alternatives.h"
 #include "plan/planner.h"
+#include "plan/trace.h"
 #include "text/data/batch.h"
 
 namespace ebb::engine {
@@ -37,6 +38,7 @@ struct TrainingSettings {
   plan::Wishes wishes;
   Bytes host_extra = 0;  // host memory that the caller will take from the ledger itself
   Disturbance disturbance;
+  std::int64_t trace_steps = 0;  // the last steps, of which a trace is kept
 
   optim::StateKind state_kind() const { return {format, dtype, optim::moments_of(rule)}; }
 };
@@ -77,7 +79,7 @@ class TrainingRun {
 
   // Steps done so far in the life of the model; sets the schedule and the bias corrections.
   std::int64_t steps_done() const { return steps_done_; }
-  void set_steps_done(std::int64_t steps) { steps_done_ = steps; }
+  void set_steps_done(std::int64_t steps) { steps_done_ = steps_before_ = steps; }
   double learning_rate(std::int64_t step) const {
     return optim::learning_rate(settings_.schedule, step);
   }
@@ -87,6 +89,10 @@ class TrainingRun {
   const plan::Plan& plan() const { return plan_; }
   const Executor& executor() const { return executor_; }
   memory::Ledger& host_ledger() { return host_ledger_; }
+
+  // When tasks ran in the last settings().trace_steps steps. Waits for all that is under way, and
+  // takes it that some of it may fail.
+  plan::Trace trace();
 
   // From what tasks touched and what was reserved beside the arenas.
   Bytes measured_peak(plan::Tier tier) const;
@@ -113,6 +119,7 @@ class TrainingRun {
   plan::TaskId norm_task_ = -1;
   std::vector<plan::TaskId> evaluation_tasks_;
   std::int64_t steps_done_ = 0;
+  std::int64_t steps_before_ = 0;  // this run
 };
 
 }  // namespace ebb::engine

@@ -22,11 +22,20 @@ std::string read_text(FileSystem& files, const std::filesystem::path& path, Byte
 
 void write_text_atomically(FileSystem& files, const std::filesystem::path& path,
                            std::string_view text) {
+  write_pieces_atomically(files, path, [text](TextSink sink) { sink(text); });
+}
+
+void write_pieces_atomically(FileSystem& files, const std::filesystem::path& path,
+                             FunctionRef<void(TextSink)> make) {
   std::filesystem::path partial = path;
   partial += ".partial";
   {
     const std::unique_ptr<File> file = files.create(partial);
-    file->write(0, std::as_bytes(std::span(text)));
+    Bytes written = 0;
+    make([&](std::string_view piece) {
+      file->write(written, std::as_bytes(std::span(piece)));
+      written += static_cast<Bytes>(piece.size());
+    });
     file->sync();
   }
   files.rename(partial, path);

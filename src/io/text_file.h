@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/function_ref.h"
 #include "io/file_system.h"
 
 namespace ebb::io {
@@ -17,5 +18,10 @@ std::string read_text(FileSystem& files, const std::filesystem::path& path, Byte
 // or all of the new one. Two writers of one path at the same time are not supported.
 void write_text_atomically(FileSystem& files, const std::filesystem::path& path,
                            std::string_view text);
+
+// The same for a text that is made piece by piece: `make` hands each to the sink it is given.
+using TextSink = FunctionRef<void(std::string_view)>;
+void write_pieces_atomically(FileSystem& files, const std::filesystem::path& path,
+                             FunctionRef<void(TextSink)> make);
 
 }  // namespace ebb::io

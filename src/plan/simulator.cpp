@@ -52,16 +52,25 @@ class Run {
   }
 
   Simulation simulate() {
-    while (!steady()) {
-      start_what_can();
-      advance_to_next_end();
-    }
+    while (!steady()) go_on();
     // A lane that is busy for longer than a step takes is waited for in the end, however much
     // later.
     const PerLane& busy = result_.busy_seconds;
     result_.step_seconds = std::max(step_seconds_, *std::max_element(busy.begin(), busy.end()));
     result_.pass_seconds = pass_seconds_;
     return result_;
+  }
+
+  int steps() const { return lanes_[kCompute].step; }
+
+  // Of so many steps; the next begins beside the last.
+  std::vector<Span> spans(int steps) {
+    keeps_spans_ = true;
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      while (!tasks_[lane].empty() && lanes_[lane].step < steps) go_on();
+    }
+    std::erase_if(spans_, [&](const Span& span) { return span.step >= steps; });
+    return std::move(spans_);
   }
 
  private:
@@ -71,6 +80,7 @@ class Run {
     double left = 0;       // seconds alone
     bool running = false;
     double free_since = 0;
+    double started = 0;
   };
 
   bool steady() const {
@@ -79,6 +89,11 @@ class Run {
            (steps >= kFewestSteps &&
             std::abs(step_seconds_ - last_step_seconds_) <= kSame * step_seconds_);
   }
+  void go_on() {
+    start_what_can();
+    advance_to_next_end();
+  }
+
   TaskId current(std::size_t lane) const { return tasks_[lane][lanes_[lane].next]; }
   bool ended(const Wait& wait, int step) const {
     return ends_[static_cast<std::size_t>(wait.task)] > step - (wait.previous_step ? 1 : 0);
@@ -96,6 +111,7 @@ class Run {
       if (!ready) continue;
       if (lane == kCompute) blame(task, state.free_since);
       state.running = true;
+      state.started = now_;
       state.left = seconds_[static_cast<std::size_t>(current(lane))];
     }
   }
@@ -143,6 +159,7 @@ class Run {
     }
     state.running = false;
     state.free_since = now_;
+    if (keeps_spans_) spans_.push_back({current(lane), state.step, state.started, now_});
     if (++state.next < tasks_[lane].size()) return;
     state.next = 0;
     ++state.step;
@@ -164,12 +181,20 @@ class Run {
   double step_end_ = 0, step_seconds_ = 0, last_step_seconds_ = 0;
   double now_ = 0;
   Simulation result_;
+  bool keeps_spans_ = false;
+  std::vector<Span> spans_;
 };
 
 }  // namespace
 
 Simulation simulate(const Program& program, const Profile& profile) {
   return Run(program, profile).simulate();
+}
+
+std::vector<Span> simulate_spans(const Program& program, const Profile& profile) {
+  Run until_steady(program, profile);
+  until_steady.simulate();
+  return Run(program, profile).spans(until_steady.steps());
 }
 
 }  // namespace ebb::plan

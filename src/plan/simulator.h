@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "plan/profile.h"
 #include "plan/program.h"
+#include "plan/span.h"
 
 namespace ebb::plan {
 
@@ -21,5 +23,9 @@ struct Simulation {
 
 // The program must have its waits (add_waits).
 Simulation simulate(const Program&, const Profile&);
+
+// When each task of each simulated step would run, from the first step on. On the compute lane the
+// end of the last step comes a step_seconds after that of the step before.
+std::vector<Span> simulate_spans(const Program&, const Profile&);
 
 }  // namespace ebb::plan

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "device/device_contract.h"
+#include "device/stream_times.h"
 #include "ebb/error.h"
 
 namespace ebb::device {
@@ -8,6 +9,12 @@ namespace ebb::device {
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceContract, testing::Values("cpu"));
 
 namespace {
+
+TEST(CpuDevice, TellsWhenWorkRan) {
+  const auto device = create_device("cpu");
+  expect_times_in_order(*device);
+  expect_one_clock(*device);
+}
 
 TEST(CpuDevice, SaysHowMuchMemoryCouldNotBeHad) {
   try {

@@ -1,9 +1,11 @@
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <latch>
 #include <vector>
 
 #include "device/cuda/cuda_stream.h"
+#include "device/stream_times.h"
 #include "ebb/error.h"
 #include "gpu_test.h"
 
@@ -300,6 +302,37 @@ TEST_F(GpuDevice, BusyTimeIsTheGpusOwn) {
   const double busy = compute->busy_seconds();
   EXPECT_GT(busy, 0.0);
   EXPECT_EQ(compute->busy_seconds(), busy);
+}
+
+// The GPU's streams are timed by events, the host's by the steady clock.
+TEST_F(GpuDevice, TellsWhenWorkRan) {
+  expect_times_in_order(gpu());
+  expect_one_clock(gpu());
+}
+
+// While the GPU is busy, too: what is queued behind is timed from a base that is taken meanwhile.
+TEST_F(GpuDevice, TellsWhenWorkRanBehindOtherWork) {
+  const auto memory = gpu().allocate_device(kSize);
+  const auto compute = gpu().create_stream(StreamKind::compute, "compute");
+  const auto before = std::chrono::steady_clock::now();
+  std::vector<Interval> ran(20);
+  for (Interval& one : ran) {
+    compute->submit(
+        [&] {
+          for (int i = 0; i < 200; ++i) compute->fill(memory->data(), 0x11, kSize);
+        },
+        &one);
+  }
+  compute->synchronize();
+  const auto after = std::chrono::steady_clock::now();
+  std::chrono::duration<double> all{};
+  for (std::size_t i = 0; i < ran.size(); ++i) {
+    all += ran[i].stop - ran[i].start;
+    EXPECT_GT(ran[i].stop, ran[i].start);
+    EXPECT_GE(ran[i].start, i == 0 ? before - kClocksAgree : ran[i - 1].stop);
+  }
+  EXPECT_LE(ran.back().stop, after + kClocksAgree);
+  EXPECT_NEAR(all.count(), compute->busy_seconds(), 1e-3 * all.count());
 }
 
 }  // namespace

@@ -149,5 +149,30 @@ TEST(Simulator, CountsWhatATaskIsMadeOf) {
   EXPECT_DOUBLE_EQ(predicted_seconds(task, profile), 100 + 1);
 }
 
+TEST(Simulator, SpansAreTheSimulationsOwn) {
+  // The tide's program: out goes what the next step's second task needs the room of.
+  Program program;
+  program.tasks = {seconds_on(Lane::compute, 4), seconds_on(Lane::compute, 3, {{2, true}}),
+                   seconds_on(Lane::down, 6, {{1, false}})};
+  const std::vector<Span> spans = simulate_spans(program, slow_machine());
+  ASSERT_EQ(spans.size() % 3, 0u);
+  const std::int64_t last = static_cast<std::int64_t>(spans.size()) / 3 - 1;
+  const auto span = [&](TaskId task, std::int64_t step) {
+    for (const Span& s : spans) {
+      if (s.task == task && s.step == step) return s;
+    }
+    ADD_FAILURE() << "no task " << task << " in step " << step;
+    return Span{};
+  };
+  const double begin = span(0, last).start;
+  EXPECT_DOUBLE_EQ(span(0, last).end, begin + 4);
+  EXPECT_DOUBLE_EQ(span(1, last).start, begin + 6);
+  EXPECT_DOUBLE_EQ(span(1, last).end, begin + 9);
+  EXPECT_DOUBLE_EQ(span(2, last).start, begin + 9);
+  EXPECT_DOUBLE_EQ(span(2, last).end, begin + 15);
+  EXPECT_DOUBLE_EQ(span(1, last).end - span(1, last - 1).end,
+                   simulate(program, slow_machine()).step_seconds);
+}
+
 }  // namespace
 }  // namespace ebb::plan

@@ -54,7 +54,9 @@ void CpuStream::enqueue(Entry entry) {
   changed_.notify_all();
 }
 
-void CpuStream::submit(std::function<void()> work) { enqueue({std::move(work), true}); }
+void CpuStream::submit(std::function<void()> work, Interval* ran) {
+  enqueue({std::move(work), true, ran});
+}
 
 void CpuStream::wait(Event& event) {
   enqueue({[&event, ticket = event.ticket()] { event.wait_for(ticket); }, false});
@@ -119,8 +121,9 @@ void CpuStream::run(const Entry& entry) {
   } else if (!failure_) {
     const auto start = std::chrono::steady_clock::now();
     entry.run();
-    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
-    busy_nanoseconds_ += took.count();
+    const auto stop = std::chrono::steady_clock::now();
+    busy_nanoseconds_ += std::chrono::nanoseconds(stop - start).count();
+    if (entry.ran != nullptr) *entry.ran = {start, stop};
   }
 }
 

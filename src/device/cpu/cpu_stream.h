@@ -39,7 +39,8 @@ class CpuStream final : public Stream {
   explicit CpuStream(std::string name);
   ~CpuStream() override;  // ends what was submitted first
 
-  void submit(std::function<void()> work) override;
+  using Stream::submit;
+  void submit(std::function<void()> work, Interval* ran) override;
   void wait(Event& event) override;
   void record(Event& event) override;
   void synchronize() override;
@@ -53,6 +54,7 @@ class CpuStream final : public Stream {
   struct Entry {
     std::function<void()> run;
     bool is_work = true;  // or a wait or a record
+    Interval* ran = nullptr;
   };
   void enqueue(Entry entry);
   void run();

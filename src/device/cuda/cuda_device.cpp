@@ -37,7 +37,7 @@ Bytes CudaDevice::host_memory() const { return usable_memory() / 4 * 3; }
 
 std::unique_ptr<Stream> CudaDevice::create_stream(StreamKind kind, std::string name) {
   if (kind == StreamKind::host) return std::make_unique<CpuStream>(std::move(name));
-  return std::make_unique<CudaStream>(index_, memory_, kind, std::move(name));
+  return std::make_unique<CudaStream>(index_, memory_, clock_, kind, std::move(name));
 }
 
 std::unique_ptr<Event> CudaDevice::create_event(StreamKind recorder) {

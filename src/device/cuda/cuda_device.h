@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "device/cuda/cuda_clock.h"
 #include "device/cuda/cuda_event.h"
 #include "device/cuda/known_memory.h"
 #include "device/device.h"
@@ -37,6 +38,7 @@ class CudaDevice final : public Device {
   std::string name_;
   KnownMemory memory_;
   HostFlags flags_;
+  CudaClock clock_;
 };
 
 }  // namespace ebb::device

@@ -31,9 +31,11 @@ void make_record(cudaStream_t stream, Event& event, std::string_view name) {
 
 }  // namespace
 
-CudaStream::CudaStream(int device, const KnownMemory& memory, StreamKind kind, std::string name)
+CudaStream::CudaStream(int device, const KnownMemory& memory, CudaClock& clock, StreamKind kind,
+                       std::string name)
     : device_(device),
       memory_(memory),
+      clock_(clock),
       by_kernel_(kind == StreamKind::compute && can_copy_small(device)),
       name_(std::move(name)) {
   check(cudaSetDevice(device_), "cudaSetDevice");
@@ -42,10 +44,12 @@ CudaStream::CudaStream(int device, const KnownMemory& memory, StreamKind kind, s
 
 CudaStream::~CudaStream() { static_cast<void>(cudaStreamSynchronize(handle())); }
 
-void CudaStream::submit(std::function<void()> work) {
+void CudaStream::submit(std::function<void()> work, Interval* ran) {
   check(cudaSetDevice(device_), "cudaSetDevice");
   collect_brackets();
   Bracket bracket = take_bracket();
+  bracket.ran = ran;
+  if (ran != nullptr) bracket.base = clock_.instant();
   check(cudaEventRecord(bracket.start.get(), handle()), "cudaEventRecord");
   work();
   check(cudaEventRecord(bracket.stop.get(), handle()), "cudaEventRecord");
@@ -59,7 +63,10 @@ void CudaStream::wait(Event& event) {
 
 void CudaStream::record(Event& event) { make_record(handle(), event, name_); }
 
-void CudaStream::synchronize() { check(cudaStreamSynchronize(handle()), "cudaStreamSynchronize"); }
+void CudaStream::synchronize() {
+  check(cudaStreamSynchronize(handle()), "cudaStreamSynchronize");
+  collect_brackets();
+}
 
 KnownRange CudaStream::require_known(const void* at, Bytes bytes, const char* what) const {
   if (const auto range = memory_.find(at, bytes)) return *range;
@@ -130,7 +137,7 @@ void CudaStream::copy_now(void* to, const void* from, Bytes bytes) {
 }
 
 CudaStream::Bracket CudaStream::take_bracket() {
-  if (spare_.empty()) return {make_event(cudaEventDefault), make_event(cudaEventDefault)};
+  if (spare_.empty()) return {make_event(cudaEventDefault), make_event(cudaEventDefault), {}, {}};
   Bracket bracket = std::move(spare_.back());
   spare_.pop_back();
   return bracket;
@@ -150,9 +157,19 @@ void CudaStream::collect_brackets() {
     check(cudaEventElapsedTime(&milliseconds, first.start.get(), first.stop.get()),
           "cudaEventElapsedTime");
     busy_seconds_ += static_cast<double>(milliseconds) * 1e-3;
+    if (first.ran != nullptr) tell(first);
+    first.base.reset();
     spare_.push_back(std::move(first));
     running_.pop_front();
   }
+}
+
+// Two works may have been timed from two instants, which agree to microseconds only; they still ran
+// one after the other.
+void CudaStream::tell(const Bracket& bracket) {
+  const Interval::Time start = std::max(bracket.base->time_of(bracket.start.get()), told_until_);
+  told_until_ = std::max(bracket.base->time_of(bracket.stop.get()), start);
+  *bracket.ran = {start, told_until_};
 }
 
 double CudaStream::busy_seconds() {

@@ -4,9 +4,11 @@
 #include <cuda_runtime_api.h>
 
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "device/cuda/cuda_clock.h"
 #include "device/cuda/handle.h"
 #include "device/cuda/known_memory.h"
 #include "device/device.h"
@@ -17,13 +19,15 @@ namespace ebb::device {
 // the GPU. Failures of the GPU show in a later call, which throws DeviceError.
 class CudaStream final : public Stream {
  public:
-  // `memory` outlives the stream.
-  CudaStream(int device, const KnownMemory& memory, StreamKind kind, std::string name);
+  // `memory` and `clock` outlive the stream.
+  CudaStream(int device, const KnownMemory& memory, CudaClock& clock, StreamKind kind,
+             std::string name);
   ~CudaStream() override;  // ends what was submitted first
 
   cudaStream_t handle() const { return stream_.get(); }
 
-  void submit(std::function<void()> work) override;
+  using Stream::submit;
+  void submit(std::function<void()> work, Interval* ran) override;
   void wait(Event& event) override;
   void record(Event& event) override;
   void synchronize() override;
@@ -38,19 +42,24 @@ class CudaStream final : public Stream {
   struct Bracket {
     EventHandle start;
     EventHandle stop;
+    Interval* ran = nullptr;
+    std::shared_ptr<const CudaInstant> base{};  // where somebody asks
   };
   Bracket take_bracket();
   void collect_brackets();
+  void tell(const Bracket& bracket);
   KnownRange require_known(const void* at, Bytes bytes, const char* what) const;
 
   int device_;
   const KnownMemory& memory_;
+  CudaClock& clock_;
   bool by_kernel_;  // copies over the link: beside kernels, those are small
   std::string name_;
   StreamHandle stream_;
   std::deque<Bracket> running_;
   std::vector<Bracket> spare_;
   double busy_seconds_ = 0;
+  Interval::Time told_until_{};
 };
 
 // A queue of the driver that somebody else made; null is the default one.

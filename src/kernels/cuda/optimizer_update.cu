@@ -325,7 +325,8 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned firsts = four.load_codes(planes.first);
   const unsigned seconds = four.load_codes(planes.second);
   const std::uint8_t second_from = scales[2 * block + 1];
-  step.beta1 = __fmul_rn(step.beta1, first_step(scales[2 * block]));
+  AdamWStep in_steps = step;
+  in_steps.beta1 = __fmul_rn(step.beta1, first_step(scales[2 * block]));
 
   float m[4];
   float v[4];
@@ -348,7 +349,7 @@ __global__ void __launch_bounds__(kThreads)
   float largest_v = decode_second(
       static_cast<std::uint8_t>(__reduce_max_sync(0xffffffffu, most_second)), second_from);
   const float largest_gradient = __uint_as_float(__reduce_max_sync(0xffffffffu, most_gradient));
-  adam_moments<Scalar>(step.beta1, step.one_minus_beta1, step.beta2, step.one_minus_beta2,
+  adam_moments<Scalar>(in_steps.beta1, step.one_minus_beta1, step.beta2, step.one_minus_beta2,
                        __fmul_rn(largest_gradient, now.gradient_scale), largest_m, largest_v);
   const std::uint8_t first_to = first_scale(largest_m);
   const std::uint8_t second_to = second_scale(largest_v);
@@ -359,7 +360,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     float p = load_master(weight[k], low[k]);
-    apply<Scalar>(step, p, __fmul_rn(widen(gradient[k]), now.gradient_scale), m[k], v[k]);
+    apply<Scalar>(in_steps, p, __fmul_rn(widen(gradient[k]), now.gradient_scale), m[k], v[k]);
     store_master(p, weight[k], low[k]);
     // BlockDice::turn()
     const unsigned turn = __brev(static_cast<unsigned>(2 * four.lane + k % 2)) >> 26;

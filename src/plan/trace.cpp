@@ -1,0 +1,208 @@
+#include "plan/trace.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "plan/memory_curve.h"
+
+namespace ebb::plan {
+namespace {
+
+constexpr std::size_t kPiece = 64 * 1024;
+constexpr int kStepsTrack = 0;
+
+int track_of(Lane lane) { return kStepsTrack + 1 + static_cast<int>(lane); }
+
+std::string in_json(std::string_view text) { return Json(text).dump(); }
+
+class TraceWriter {
+ public:
+  TraceWriter(const Trace& trace, FunctionRef<void(std::string_view)> sink)
+      : trace_(trace),
+        program_(trace.plan.program),
+        measured_(trace.kind == Trace::Kind::measured),
+        process_(measured_ ? 1 : 2),
+        sink_(sink) {
+    for (const Task& task : program_.tasks) {
+      names_.push_back(in_json(name_of(task, trace.plan.workload)));
+    }
+    std::int64_t last = 0;
+    for (const Span& span : trace.spans) last = std::max(last, span.step);
+    first_step_ = last - trace.steps + 1;
+    zero_ = std::numeric_limits<double>::infinity();
+    for (const Span& span : trace.spans) {
+      if (span.step >= first_step_) zero_ = std::min(zero_, span.start);
+    }
+  }
+
+  void write() {
+    text_ =
+        "{\"displayTimeUnit\": \"ms\",\n\"otherData\": " + about().dump() + ",\n\"traceEvents\": [";
+    name_tracks();
+    for (const Span& span : trace_.spans) {
+      if (span.step >= first_step_) write_task(span);
+    }
+    write_steps();
+    const std::vector<MemoryChange> curve = memory_curve(program_, trace_.spans);
+    for (const Tier tier : kTiers) write_memory(tier, curve);
+    text_ += "\n]}\n";
+    sink_(text_);
+  }
+
+ private:
+  double microseconds(double seconds) const { return (seconds - zero_) * 1e6; }
+
+  Json about() const {
+    Json json = {{"times", measured_ ? "measured" : "predicted"},
+                 {"speeds", trace_.plan.profile.name},
+                 {"predicted_step_seconds", trace_.plan.prediction.step_seconds}};
+    for (const Tier tier : {Tier::device, Tier::host}) {
+      json[fmt::format("{}_arena_bytes", name_of(tier))] = trace_.plan.layout.size_of(tier);
+    }
+    return json;
+  }
+
+  // What follows the process: "name": ... without braces.
+  void event(char phase, std::string_view rest) {
+    text_ += fmt::format("{}\n{{\"ph\": \"{}\", \"pid\": {}, {}}}", any_ ? "," : "", phase,
+                         process_, rest);
+    any_ = true;
+    if (text_.size() < kPiece) return;
+    sink_(text_);
+    text_.clear();
+  }
+
+  // Threads of two processes must not have the same number.
+  int thread(int track) const { return 10 * process_ + track; }
+
+  void name_tracks() {
+    event('M', fmt::format(R"("name": "process_name", "args": {{"name": "{}"}})",
+                           measured_ ? "ebb train, measured" : "ebb plan, predicted"));
+    const auto name = [&](int track, std::string_view text) {
+      event('M', fmt::format(R"("tid": {}, "name": "thread_name", "args": {{"name": "{}"}})",
+                             thread(track), text));
+      event('M',
+            fmt::format(R"("tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
+                        thread(track), track));
+    };
+    name(kStepsTrack, "steps");
+    for (const Lane lane : kLanes) name(track_of(lane), name_of(lane));
+  }
+
+  void write_span(int track, std::string_view name, double start, double end,
+                  std::string_view args) {
+    event('X', fmt::format(R"("tid": {}, "name": {}, "ts": {:.3f}, "dur": {:.3f}, "args": {{{}}})",
+                           thread(track), name, microseconds(start), 1e6 * (end - start), args));
+  }
+
+  void write_task(const Span& span) {
+    const auto id = static_cast<std::size_t>(span.task);
+    const Task& task = program_.tasks[id];
+    std::string args = fmt::format(R"("step": {}, "task": {})", span.step, span.task);
+    if (task.micro >= 0) args += fmt::format(R"(, "micro_batch": {})", task.micro);
+    if (task.block >= 0) {
+      const std::string& block =
+          trace_.plan.workload.blocks[static_cast<std::size_t>(task.block)].name;
+      args += fmt::format(R"(, "block": {})", in_json(block));
+    }
+    if (task.chunk >= 0) args += fmt::format(R"(, "chunk": {})", task.chunk);
+    if (task.moved > 0) args += fmt::format(R"(, "bytes": {})", task.moved);
+    const Cost& cost = task.cost;
+    const double flops =
+        cost.flops + cost.narrow_flops + cost.attention_flops + cost.attention_backward_flops;
+    if (flops > 0) args += fmt::format(R"(, "flops": {:.0f})", flops);
+    write_span(track_of(task.lane), names_[id], span.start, span.end, args);
+  }
+
+  // A step is what the compute lane makes of it: from the end of the one before to its own.
+  void write_steps() {
+    std::map<std::int64_t, std::pair<double, double>> steps;  // first start and last end
+    for (const Span& span : trace_.spans) {
+      if (program_.tasks[static_cast<std::size_t>(span.task)].lane != Lane::compute) continue;
+      const auto [found, fresh] = steps.try_emplace(span.step, span.start, span.end);
+      found->second.first = std::min(found->second.first, span.start);
+      found->second.second = std::max(found->second.second, span.end);
+    }
+    for (auto step = steps.lower_bound(first_step_); step != steps.end(); ++step) {
+      double start = step->second.first;
+      if (step->first > first_step_ && step != steps.begin())
+        start = std::prev(step)->second.second;
+      write_span(kStepsTrack, in_json(fmt::format("step {}", step->first)), start,
+                 step->second.second, fmt::format(R"("step": {})", step->first));
+    }
+  }
+
+  // One event for all changes of a moment; what was before the first one shown is part of it.
+  void write_memory(Tier tier, const std::vector<MemoryChange>& curve) {
+    std::map<Purpose, Bytes> bytes;
+    bool pending = false;
+    double when = 0;
+    for (const MemoryChange& change : curve) {
+      if (change.tier != tier) continue;
+      const double seconds = std::max(zero_, change.seconds);
+      if (pending && seconds != when) write_bytes(tier, when, bytes);
+      when = seconds;
+      pending = true;
+      bytes[change.purpose] += change.bytes;
+    }
+    if (pending) write_bytes(tier, when, bytes);
+  }
+
+  void write_bytes(Tier tier, double seconds, const std::map<Purpose, Bytes>& bytes) {
+    Bytes all = 0;
+    std::string args;
+    for (const auto& [purpose, count] : bytes) {
+      all += count;
+      args += fmt::format(R"({}"{}": {})", args.empty() ? "" : ", ", name_of(purpose), count);
+    }
+    const auto counter = [&](std::string_view name, std::string_view values) {
+      event('C', fmt::format(R"("name": "{} {}", "ts": {:.3f}, "args": {{{}}})", name_of(tier),
+                             name, microseconds(seconds), values));
+    };
+    counter("memory", args);
+    counter("memory in use", fmt::format(R"("bytes": {})", all));
+  }
+
+  const Trace& trace_;
+  const Program& program_;
+  const bool measured_;
+  const int process_;
+  FunctionRef<void(std::string_view)> sink_;
+  std::vector<std::string> names_;  // by task, quoted
+  std::int64_t first_step_ = 0;
+  double zero_ = 0;
+  std::string text_;
+  bool any_ = false;
+};
+
+}  // namespace
+
+std::string name_of(const Task& task, const Workload& work) {
+  std::string name(name_of(task.op));
+  std::replace(name.begin(), name.end(), '_', ' ');
+  if (task.chunk >= 0) return fmt::format("{} chunk {}", name, task.chunk);
+  // "embed embedding" would say it twice.
+  const bool of_one_block =
+      task.op == Op::embed || task.op == Op::embed_backward || task.op == Op::head;
+  if (task.block < 0 || of_one_block) return name;
+  return fmt::format("{} {}", name, work.blocks[static_cast<std::size_t>(task.block)].name);
+}
+
+Trace predicted_trace(const Plan& plan) {
+  Trace trace{.kind = Trace::Kind::predicted,
+              .plan = plan,
+              .spans = simulate_spans(plan.program, plan.profile),
+              .steps = 2};
+  for (Span& span : trace.spans) ++span.step;  // people count from 1
+  return trace;
+}
+
+void write_trace(const Trace& trace, FunctionRef<void(std::string_view)> sink) {
+  TraceWriter(trace, sink).write();
+}
+
+}  // namespace ebb::plan
