@@ -43,6 +43,15 @@ std::string processor_name() {
   return "";
 }
 
+Bytes largest_cache() {
+  constexpr Bytes kGuess = 32 * kMiB;
+  Bytes largest = 0;
+  for (const int level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE}) {
+    largest = std::max<Bytes>(largest, ::sysconf(level));
+  }
+  return largest > 0 ? largest : kGuess;
+}
+
 Bytes usable_memory() {
   const Bytes all = static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
   return std::min(all, own_limits().memory);

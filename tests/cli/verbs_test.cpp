@@ -123,7 +123,11 @@ TEST_F(VerbsTest, PlanPrintsFlagsThatReproduceIt) {
     ASSERT_FALSE(flags.empty()) << plan.out;
     const Finished again =
         run_ebb(Arguments{"plan", "--model", "preset:tiny"} + batch(3) + limits + flags);
-    EXPECT_EQ(again.out, plan.out);
+    // Flags that are fixed leave other things to ask for.
+    const auto plan_of = [](const std::string& out) {
+      return out.substr(0, out.find("What else"));
+    };
+    EXPECT_EQ(plan_of(again.out), plan_of(plan.out));
     const Json chosen = summary_of(std::string("auto") + limit, limits);
     const Json given = summary_of(std::string("flags") + limit, limits + flags);
     EXPECT_EQ(given["plan"], chosen["plan"]);

@@ -63,6 +63,13 @@ constexpr std::array<Bytes, 4> kCopies = {64 * kKiB, kMiB, 8 * kMiB, 64 * kMiB};
 constexpr Bytes kLargestCopy = kCopies.back();
 constexpr std::array kFormats = {StateFormat::exact, StateFormat::bf16, StateFormat::int8};
 
+// Whose states, the smallest format's too, are several times what caches hold: caches of servers
+// hold hundreds of megabytes, and are three times as fast as their memory.
+std::int64_t parameters_for(double seconds) {
+  const auto wanted = std::max(static_cast<std::int64_t>(seconds * 2e6), largest_cache() / 2);
+  return std::clamp<std::int64_t>(wanted, 1 << 20, usable_memory() / 128);
+}
+
 class Measurement {
  public:
   Measurement(Runtime& runtime, double seconds,
@@ -72,8 +79,7 @@ class Measurement {
         sizes_(sizes_for(runtime.device().kind())),
         length_{.all = seconds / kTimings, .pass = sizes_.pass_seconds},
         parts_(runtime.device().kind() == "cpu" ? 22 : 25),
-        parameters_(
-            std::clamp<std::int64_t>(static_cast<std::int64_t>(seconds * 2e6), 1 << 20, 24 << 20)),
+        parameters_(parameters_for(seconds)),
         compute_(runtime.device().create_stream(StreamKind::compute, "compute")),
         up_(runtime.device().create_stream(StreamKind::copy, "up")),
         down_(runtime.device().create_stream(StreamKind::copy, "down")),
@@ -205,25 +211,34 @@ class Measurement {
     tables_["host_memory_bytes_per_second"] = best;
   }
 
+  // Copies go through the host's memory by turns, as those of a step do: what a cache still has of
+  // the last one is no measure.
   struct Link {
     std::unique_ptr<device::Buffer> device, host;
-    std::byte* device_at(Bytes offset) const { return device->data() + offset; }
-    std::byte* host_at(Bytes offset) const { return host->data() + offset; }
+    Bytes each = 0;  // of the host's memory, up and down
   };
   Link make_link() {
+    const Bytes each = std::clamp(largest_cache() / kLargestCopy * 2 * kLargestCopy, kLargestCopy,
+                                  std::max(kLargestCopy, usable_memory() / 32));
     Link link{runtime_.device().allocate_device(2 * kLargestCopy),
-              runtime_.device().allocate_host(2 * kLargestCopy)};
+              runtime_.device().allocate_host(2 * each), each};
     std::fill_n(link.host->data(), link.host->bytes(), std::byte{1});  // pages are there
     return link;
   }
+  static std::byte* next_place(std::byte* start, Bytes& turn, Bytes bytes, Bytes all) {
+    const Bytes at = turn;
+    turn = turn + 2 * bytes <= all ? turn + bytes : 0;
+    return start + at;
+  }
   std::function<void()> copy_up(const Link& link, Bytes bytes) {
-    return [this, to = link.device_at(0), from = link.host_at(0), bytes] {
-      up_->copy(to, from, bytes);
-    };
+    return
+        [this, to = link.device->data(), start = link.host->data(), bytes, all = link.each,
+         turn = Bytes{0}]() mutable { up_->copy(to, next_place(start, turn, bytes, all), bytes); };
   }
   std::function<void()> copy_down(const Link& link, Bytes bytes) {
-    return [this, to = link.host_at(kLargestCopy), from = link.device_at(kLargestCopy), bytes] {
-      down_->copy(to, from, bytes);
+    return [this, from = link.device->data() + kLargestCopy, start = link.host->data() + link.each,
+            bytes, all = link.each, turn = Bytes{0}]() mutable {
+      down_->copy(next_place(start, turn, bytes, all), from, bytes);
     };
   }
 
