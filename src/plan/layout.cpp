@@ -322,7 +322,8 @@ Layout lay_out(const Program& program, const Rooms& rooms) {
     // Most programs need no byte more than what is alive at once; where holes are left over, the
     // arena grows by what the object that found no place was short of, and all is placed anew.
     const Room& room = rooms[static_cast<std::size_t>(tier)];
-    Bytes size = std::max(peak_alive(program, births), room.wanted);
+    // Objects are placed from both ends: both are aligned.
+    Bytes size = std::max(peak_alive(program, births), room.wanted / kAlignment * kAlignment);
     for (int sweeps = 1; size <= room.most; ++sweeps) {
       const Bytes missing = sweep(program, births, size, layout.offsets);
       if (missing == 0) {
