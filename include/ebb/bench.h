@@ -21,6 +21,7 @@ struct OptimizerBenchOptions {
 
 struct BenchProgress {
   std::string now;          // what is being measured
+  bool result = false;      // `now` is what was measured, and worth keeping
   double done = 0;          // the share of the work that is behind, 0 to 1
   double seconds_left = 0;  // a prediction from what is behind
 };

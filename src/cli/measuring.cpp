@@ -18,7 +18,7 @@ MeasuringProgress::~MeasuringProgress() {
 
 void MeasuringProgress::operator()(const BenchProgress& p) const {
   fmt::print(stderr, "{}{:.0f}%  {}  {} left{}", terminal_ ? "\r\033[K" : "", 100 * p.done, p.now,
-             format_seconds(p.seconds_left), terminal_ ? "" : "\n");
+             format_seconds(p.seconds_left), terminal_ && !p.result ? "" : "\n");
   std::fflush(stderr);
 }
 

@@ -26,6 +26,16 @@ class Teller {
     progress_({.now = now, .done = done, .seconds_left = done > 0 ? spent / done - spent : 0});
   }
 
+  // Something measured, said at once: who stops the rest has that.
+  void tell_result(const std::string& found) {
+    const double done = behind_ / parts_;
+    const double spent = since(start_);
+    progress_({.now = found,
+               .result = true,
+               .done = done,
+               .seconds_left = done > 0 ? spent / done - spent : 0});
+  }
+
   using Time = std::chrono::steady_clock::time_point;
   static double since(Time start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -86,6 +86,10 @@ std::string short_refusal(const std::string& refusal) {
   return refusal.substr(first, refusal.find('\n', first) - first);
 }
 
+std::string refusal_text(const RowResult& row) {
+  return (row.failed ? "failed: " : "does not fit: ") + short_refusal(row.refusal);
+}
+
 std::string start_of(const TrainingRow& row) {
   return fmt::format("{:>2} {:<14}{:>8} {:<9}{:<6} ", row.number, short_model(row.model),
                      row.tokens(), row.limit == "off" ? "all off" : row.limit, row.format);
@@ -142,7 +146,7 @@ Json to_json(const RowResult& row) {
                {"accumulate", row.row.accumulate},
                {"limit", row.row.limit},
                {"state_format", row.row.format}};
-  if (!row.refusal.empty()) json["does_not_fit"] = row.refusal;
+  if (!row.refusal.empty()) json[row.failed ? "failed" : "does_not_fit"] = row.refusal;
   if (!row.chosen) return json;
   json["model_flops_per_step"] = row.model_flops;
   add(json, row, *row.chosen);
@@ -157,6 +161,15 @@ Json to_json(const RowResult& row) {
   return json;
 }
 
+std::string to_line(const RowResult& row) {
+  const std::string what =
+      fmt::format("row {}, {} {}: ", row.row.number, row.row.model, row.row.limit);
+  if (!row.chosen) return what + refusal_text(row);
+  return what + fmt::format("{:.0f} tokens/s, predicted {:.0f}; {}",
+                            speed(row, row.chosen->seconds()),
+                            speed(row, row.chosen->predicted_seconds), row.chosen->flags);
+}
+
 std::string to_text(const std::vector<RowResult>& rows) {
   std::size_t width = 6;
   for (const RowResult& row : rows) {
@@ -169,7 +182,7 @@ std::string to_text(const std::vector<RowResult>& rows) {
   for (const RowResult& row : rows) {
     text += start_of(row.row);
     if (!row.chosen) {
-      text += fmt::format("does not fit: {}\n", short_refusal(row.refusal));
+      text += refusal_text(row) + "\n";
       continue;
     }
     const MeasuredPlan& chosen = *row.chosen;

@@ -15,5 +15,7 @@ std::string compare_rows(std::vector<RowResult>& rows);
 
 Json to_json(const RowResult& row);
 std::string to_text(const std::vector<RowResult>& rows);
+// One of them, in a line of its own.
+std::string to_line(const RowResult& row);
 
 }  // namespace ebb::engine

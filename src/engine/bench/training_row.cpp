@@ -198,8 +198,8 @@ RowResult RowRunner::run(const TrainingRow& row, const Tell& tell) {
   } catch (const OutOfBudget& error) {
     result.refusal = error.what();
   } catch (const DeviceError& error) {
-    // The limit may be more than others have left of the memory.
     result.refusal = error.what();
+    result.failed = true;
   }
   return result;
 }

@@ -42,7 +42,8 @@ struct RowResult {
   TrainingRow row{};
   std::int64_t parameters = 0;
   double model_flops = 0;  // of a step
-  std::string refusal{};   // why there is no more than this: it does not fit
+  std::string refusal{};   // why there is no more than this: it does not fit, or
+  bool failed = false;     // the device failed
   std::optional<MeasuredPlan> chosen{};
   std::vector<MeasuredPlan> hand_made{};
   std::optional<double> share_of_resident{};  // of the speed of the same row that is resident
