@@ -66,7 +66,7 @@ constexpr std::array kFormats = {StateFormat::exact, StateFormat::bf16, StateFor
 // Whose states, the smallest format's too, are several times what caches hold: caches of servers
 // hold hundreds of megabytes, and are three times as fast as their memory.
 std::int64_t parameters_for(double seconds) {
-  const auto wanted = std::max(static_cast<std::int64_t>(seconds * 2e6), largest_cache() / 2);
+  const auto wanted = std::max(static_cast<std::int64_t>(seconds * 2e6), largest_cache() / 4);
   return std::clamp<std::int64_t>(wanted, 1 << 20, usable_memory() / 128);
 }
 
