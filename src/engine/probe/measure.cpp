@@ -64,9 +64,13 @@ constexpr Bytes kLargestCopy = kCopies.back();
 constexpr std::array kFormats = {StateFormat::exact, StateFormat::bf16, StateFormat::int8};
 
 // Whose states, the smallest format's too, are several times what caches hold: caches of servers
-// hold hundreds of megabytes, and are three times as fast as their memory.
+// hold hundreds of megabytes, and are three times as fast as their memory. Fewer where there is
+// hardly time.
 std::int64_t parameters_for(double seconds) {
-  const auto wanted = std::max(static_cast<std::int64_t>(seconds * 2e6), largest_cache() / 4);
+  const auto of_time = [&](double a_second) {
+    return static_cast<std::int64_t>(seconds * a_second);
+  };
+  const auto wanted = std::max(of_time(2e6), std::min(of_time(2e7), largest_cache() / 4));
   return std::clamp<std::int64_t>(wanted, 1 << 20, usable_memory() / 128);
 }
 
@@ -218,8 +222,10 @@ class Measurement {
     Bytes each = 0;  // of the host's memory, up and down
   };
   Link make_link() {
-    const Bytes each = std::clamp(largest_cache() / kLargestCopy * 2 * kLargestCopy, kLargestCopy,
-                                  std::max(kLargestCopy, usable_memory() / 32));
+    const Bytes beyond_caches =
+        length_.all > 0 ? largest_cache() / kLargestCopy * 2 * kLargestCopy : 0;
+    const Bytes each =
+        std::clamp(beyond_caches, kLargestCopy, std::max(kLargestCopy, usable_memory() / 32));
     Link link{runtime_.device().allocate_device(2 * kLargestCopy),
               runtime_.device().allocate_host(2 * each), each};
     std::fill_n(link.host->data(), link.host->bytes(), std::byte{1});  // pages are there
