@@ -62,7 +62,7 @@ Json numerics_key(const Runtime& runtime, const TrainingSettings& s, std::uint64
           {"optimizer", optimizer},
           {"dtype", name_of(s.dtype)},
           {"gradients", name_of(s.gradient_type)},
-          {kStateFormatField, kernels::name_of(s.format)},
+          {kStateFormatField, kernels::stored_name_of(s.format)},
           {"sequence", s.shape.sequence},
           {"micro_batch", s.shape.rows},
           {"accumulate", s.accumulate},

@@ -84,10 +84,12 @@ optim::StateFormat stored_format(const TrainingState& state) {
   using enum optim::StateFormat;
   const Json stored = state.numerics_key.value(kStateFormatField, Json());
   for (const optim::StateFormat format : {exact, bf16, int8}) {
-    if (stored == kernels::name_of(format)) return format;
+    if (stored == kernels::stored_name_of(format)) return format;
   }
-  throw FormatError(fmt::format("{}: the numerics key's {} should be exact, bf16 or int8, found {}",
-                                kTrainingName, kStateFormatField, stored.dump()));
+  throw FormatError(fmt::format("{}: the numerics key's {} should be {}, {} or {}, found {}",
+                                kTrainingName, kStateFormatField, kernels::stored_name_of(exact),
+                                kernels::stored_name_of(bf16), kernels::stored_name_of(int8),
+                                stored.dump()));
 }
 
 // One run of train(): owns everything from the first file to the summary.

@@ -128,10 +128,12 @@ Number number_of(const checkpoint::SafetensorsReader& file, const std::string& k
 StateFormat format_of(const checkpoint::SafetensorsReader& file) {
   const std::string& text = metadata_of(file, "state_format");
   for (const StateFormat format : {StateFormat::exact, StateFormat::bf16, StateFormat::int8}) {
-    if (text == kernels::name_of(format)) return format;
+    if (text == kernels::stored_name_of(format)) return format;
   }
-  refuse(file.path(),
-         fmt::format("its state_format is {}, expected exact, bf16 or int8", in_quotes(text)));
+  refuse(file.path(), fmt::format("its state_format is {}, expected {}, {} or {}", in_quotes(text),
+                                  kernels::stored_name_of(StateFormat::exact),
+                                  kernels::stored_name_of(StateFormat::bf16),
+                                  kernels::stored_name_of(StateFormat::int8)));
 }
 
 }  // namespace
@@ -154,7 +156,7 @@ void save_state(io::FileSystem& files, const std::filesystem::path& path, StateS
         {{"kind", std::string(kKind)},
          {"version", std::string(kVersion)},
          {"rule", std::string(optim::name_of(info.rule))},
-         {"state_format", std::string(kernels::name_of(info.format))},
+         {"state_format", std::string(kernels::stored_name_of(info.format))},
          {"seed", fmt::to_string(info.seed)},
          {"step", fmt::to_string(info.step)}});
     write_planes(file, store, info);

@@ -104,6 +104,12 @@ constexpr std::string_view name_of(StateFormat format) {
   return "?";
 }
 
+// What files call it: a format whose codes change gets another name, so that none is read as what
+// it is not. ("int8" was a code whose first moments were small floats.)
+constexpr std::string_view stored_name_of(StateFormat format) {
+  return format == StateFormat::int8 ? "int8-steps" : name_of(format);
+}
+
 // int8: so many elements of one tensor, counted from its start, share a scale; never those of a
 // chunk. Cuts between the norm's blocks cut none of these.
 inline constexpr std::int64_t kStateBlock = 128;

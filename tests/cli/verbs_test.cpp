@@ -192,7 +192,7 @@ TEST_F(VerbsTest, ResumeConvertsTheStatesFormatAndNothingElse) {
   Arguments other = train(at("run"), 3) + Arguments{"--resume", "--state-format", "bf16"};
   const Finished told = run_ebb(other);
   EXPECT_EQ(told.code, 0) << told.err;
-  EXPECT_THAT(told.out, HasSubstr("states are \"int8\": they are converted to \"bf16\""));
+  EXPECT_THAT(told.out, HasSubstr("states are \"int8-steps\": they are converted to \"bf16\""));
   other = train(at("run"), 3) + Arguments{"--resume", "--optimizer", "lion"};
   const Finished refused = run_ebb(other);
   EXPECT_NE(refused.code, 0);

@@ -277,6 +277,8 @@ TEST_F(StateFileTest, MetadataIsChecked) {
   with("\"seed\":\"3\"", "\"seed\":\"\"3");
   with("\"version\":\"1\"", "\"version\":\"2\"");
   with("\"state_format\":\"exact\"", "\"state_format\":\"exalt\"");
+  // An older code, which would be read as other numbers.
+  with("\"state_format\":\"exact\"", "\"state_format\":\"int8\" ");
   with("ebb optimizer state", "ebb optimiser state");
 }
 
