@@ -111,8 +111,12 @@ void choose_products(io::FileSystem& files, Runtime& runtime, const TrainingSett
   Json& own = all[key];
   if (!own.is_object()) own = Json::object();
   for (const auto& [product, choice] : search->choices()) own[product] = choice;
-  files.make_directories(io::parent_of(path));
-  io::write_text_atomically(files, path, all.dump(1) + "\n");
+  try {
+    files.make_directories(io::parent_of(path));
+    io::write_text_atomically(files, path, all.dump(1) + "\n");
+  } catch (const IoError& error) {
+    note(fmt::format("{}; the choices are this run's alone, then", error.what()));
+  }
 }
 
 void use_stored_products(Runtime& runtime, const TrainingSettings& settings, const Json& numerics) {

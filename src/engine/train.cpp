@@ -146,10 +146,10 @@ class Session {
     try {
       summary = train(run, log);
     } catch (const std::exception&) {
-      write_after_failure(trace, run);
+      write_or_note(trace, run);
       throw;
     }
-    write(trace, run);
+    write_or_note(trace, run);
     return summary;
   }
 
@@ -171,8 +171,9 @@ class Session {
     observer_.note("Wrote " + options_.trace + ": open it at ui.perfetto.dev");
   }
 
-  // What made the run fail is the error, not a file that cannot be written then.
-  void write_after_failure(TraceFile& trace, TrainingRun& run) {
+  // A trace that cannot be written now is no reason to lose the run's summary, or the error that
+  // ended it.
+  void write_or_note(TraceFile& trace, TrainingRun& run) {
     try {
       write(trace, run);
     } catch (const std::exception& error) {

@@ -100,14 +100,24 @@ bool fits(const Plan& plan) {
 
 Plan make_plan(const Workload& workload, const Wishes& wishes, const Limits& limits,
                const Profile& profile) {
-  Found found = search(workload, wishes, limits, profile);
-  Plan plan = plan_with(workload, found.choices, limits, profile);
-  if (found.fits && !fits(plan)) {
-    // Micro-batches that were taken for alike left other holes.
-    found = search(workload, wishes, limits, profile, {.every_pass = true});
-    plan = plan_with(workload, found.choices, limits, profile);
+  const auto find = [&](const Wishes& asked, const Effort& effort) {
+    return plan_with(workload, search(workload, asked, limits, profile, effort).choices, limits,
+                     profile);
+  };
+  Plan plan = find(wishes, {});
+  if (fits(plan)) return plan;
+  // Micro-batches that were taken for alike leave other holes.
+  if (workload.micro_batches > kMostPasses) {
+    if (Plan other = find(wishes, {.every_pass = true}); fits(other)) return other;
   }
-  if (found.fits) return plan;
+  // States come in smaller pieces where there is hardly room.
+  for (const std::int64_t parts : {8, 64}) {
+    if (wishes.chunk_parameters) break;
+    Wishes smaller = wishes;
+    smaller.chunk_parameters =
+        std::max(workload.norm_block, default_chunk_parameters(workload) / parts);
+    if (Plan other = find(smaller, {}); fits(other)) return other;
+  }
   throw OutOfBudget(explain_refusal(plan, wishes));
 }
 

@@ -17,9 +17,6 @@ constexpr int kHostShares = 16;
 constexpr double kWorthIt = 0.998;
 // From how many points of the grid small steps are taken.
 constexpr std::size_t kStarts = 4;
-// Micro-batches between the first ones and the last are alike: more of them are not simulated. The
-// bytes of three are those of any more.
-constexpr std::int64_t kMostPasses = 5;
 constexpr std::int64_t kPassesOfBytes = 3;
 
 // The same work with fewer micro-batches; what those left out hold is counted all the same.

@@ -2,11 +2,16 @@
 // points.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "plan/planner.h"
 
 namespace ebb::plan {
+
+// Micro-batches between the first ones and the last are alike: more of them are not simulated. The
+// bytes of three are those of any more.
+inline constexpr std::int64_t kMostPasses = 5;
 
 struct Effort {
   int programs = 300;              // the most that are built, however large the space

@@ -214,6 +214,32 @@ TEST(Planner, RefusesOnlyWhatCannotFit) {
   }
 }
 
+// Where there is hardly room, states come in pieces smaller than usual before the work is refused.
+TEST(Planner, TakesSmallerChunksWhereOnlyTheyFit) {
+  Workload work = even_work();
+  work.input = work.scratch = 0;
+  for (Block& block : work.blocks) {
+    block.saved = block.forward_work = block.recompute_work = block.backward_work = 0;
+  }
+  const Wishes streamed{.site = Site::stream, .offload_fraction = 1.0};
+  const auto needs = [&](std::int64_t chunk) {
+    return plan_with(work, {.offload_fraction = 1, .chunk_parameters = chunk},
+                     {.device = 1, .host = kRoomy.host}, machine())
+        .peak(Tier::device);
+  };
+  const std::int64_t usual = default_chunk_parameters(work);
+  const std::int64_t small = std::max(work.norm_block, usual / 8);
+  ASSERT_LT(needs(small), needs(usual));
+  const Limits limits{.device = needs(small), .host = kRoomy.host};
+  const Plan plan = make_plan(work, streamed, limits, machine());
+  EXPECT_TRUE(fits(plan));
+  EXPECT_LT(plan.choices.chunk_parameters, usual);
+  EXPECT_THROW(
+      make_plan(work, {.site = Site::stream, .offload_fraction = 1.0, .chunk_parameters = usual},
+                limits, machine()),
+      OutOfBudget);
+}
+
 TEST(Planner, IsNeverSlowerWithMoreMemory) {
   for (const std::int64_t micro_batches : {1, 2, 4}) {
     const Workload work = even_work(micro_batches);

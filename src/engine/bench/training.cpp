@@ -68,10 +68,14 @@ BenchResult bench_training(const TrainBenchOptions& options,
   }
 
   BenchResult result;
-  result.failure = engine::compare_rows(results);
-  const bool digests_agree = result.failure.empty();
+  const engine::Compared compared = engine::compare_rows(results);
+  result.failure = compared.failure;
+  // Nothing was compared where there is but one of each.
+  const Json digests_agree = compared.pairs > 0 ? Json(compared.failure.empty()) : Json();
   for (const RowResult& row : results) {
-    if (row.failed && result.failure.empty()) result.failure = engine::to_line(row);
+    if (row.failed && result.failure.empty()) {
+      result.failure = fmt::format("row {} failed: {}", row.row.number, row.refusal);
+    }
   }
   const plan::Figure light = runtime.profile().matmul_flops;
   Json json = {{"ebb", kVersion},
@@ -91,7 +95,7 @@ BenchResult bench_training(const TrainBenchOptions& options,
       "measured speed; light is {:.4g} TFLOP/s (matrix products, {}).\n\n{}",
       runtime.device().name(), runtime.threads(), speeds, options.steps, options.warm_up,
       light * 1e-12, light.source, engine::to_text(results));
-  if (digests_agree) {
+  if (digests_agree == true) {
     result.text += fmt::format(
         "Rows that differ in placement alone ended with the same weights after {} steps.\n",
         options.warm_up + options.steps);

@@ -110,12 +110,14 @@ std::string hand_made_text(const RowResult& row) {
 
 }  // namespace
 
-std::string compare_rows(std::vector<RowResult>& rows) {
-  std::string failure;
+Compared compare_rows(std::vector<RowResult>& rows) {
+  Compared compared_rows;
+  std::string& failure = compared_rows.failure;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     RowResult& row = rows[i];
     if (!row.chosen) continue;
     const auto differ = [&](const MeasuredPlan& other, const std::string& name) {
+      ++compared_rows.pairs;
       if (other.digest == row.chosen->digest) return;
       failure += fmt::format("{}row {} and {} ended with other weights ({} and {})",
                              failure.empty() ? "" : "; ", row.row.number, name, row.chosen->digest,
@@ -133,7 +135,7 @@ std::string compare_rows(std::vector<RowResult>& rows) {
     }
   }
   if (!failure.empty()) failure += ": placement must not change the numbers";
-  return failure;
+  return compared_rows;
 }
 
 Json to_json(const RowResult& row) {

@@ -9,9 +9,13 @@
 
 namespace ebb::engine {
 
-// Fills in shares of resident speed. Rows that differ in placement alone must have ended with the
-// same weights: returns a sentence that names those that did not, or nothing.
-std::string compare_rows(std::vector<RowResult>& rows);
+struct Compared {
+  int pairs = 0;        // of runs that differ in placement alone
+  std::string failure;  // names those that ended with other weights
+};
+// Fills in shares of resident speed. Runs that differ in placement alone must have ended with the
+// same weights.
+Compared compare_rows(std::vector<RowResult>& rows);
 
 Json to_json(const RowResult& row);
 std::string to_text(const std::vector<RowResult>& rows);

@@ -71,7 +71,7 @@ std::int64_t parameters_for(double seconds) {
     return static_cast<std::int64_t>(seconds * a_second);
   };
   const auto wanted = std::max(of_time(2e6), std::min(of_time(2e7), largest_cache() / 4));
-  return std::clamp<std::int64_t>(wanted, 1 << 20, usable_memory() / 128);
+  return std::clamp<std::int64_t>(wanted, 1 << 20, std::max<Bytes>(1 << 20, usable_memory() / 128));
 }
 
 class Measurement {
@@ -223,7 +223,7 @@ class Measurement {
   };
   Link make_link() {
     const Bytes beyond_caches =
-        length_.all > 0 ? largest_cache() / kLargestCopy * 2 * kLargestCopy : 0;
+        length_.all > 0 ? (2 * largest_cache() / kLargestCopy + 1) * kLargestCopy : 0;
     const Bytes each =
         std::clamp(beyond_caches, kLargestCopy, std::max(kLargestCopy, usable_memory() / 32));
     Link link{runtime_.device().allocate_device(2 * kLargestCopy),

@@ -370,6 +370,7 @@ __global__ void __launch_bounds__(kThreads)
     first_codes |= first_code(m[k], first_to, first_random) << 8 * k;
     second_codes |= encode_second(v[k], second_to, second_random) << 8 * k;
   }
+  __syncwarp();  // all have read the old ones
   if (four.lane == 0) {
     scales[2 * block] = first_to;
     scales[2 * block + 1] = second_to;
