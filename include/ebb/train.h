@@ -55,6 +55,7 @@ struct TrainOptions {
   std::optional<double> offload_fraction;
   std::optional<double> host_fraction;
   std::string recompute = "auto";    // none, block, or a number of blocks
+  std::string keep_cheap = "auto";   // none, all, or a number of blocks
   std::string activations = "auto";  // device, host, or a number of blocks
   std::optional<std::int64_t> chunk_parameters;
 

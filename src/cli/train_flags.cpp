@@ -129,6 +129,11 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
           "number of blocks, auto")
       ->capture_default_str()
       ->group(group);
+  verb.add_option("--keep-cheap", o.keep_cheap,
+                  "Blocks, from the last, that keep even what is cheap to make again (outputs of "
+                  "norms and the MLP's product): none, all, a number of blocks, auto")
+      ->capture_default_str()
+      ->group(group);
   verb.add_option("--activations", o.activations,
                   "Where block inputs wait for the backward pass: device, host, a number of blocks "
                   "whose inputs go to host memory, auto")

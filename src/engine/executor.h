@@ -63,7 +63,7 @@ class TaskRun {
     memory::Carver carver;
   };
   Executor& executor_;
-  std::array<Carved, 2> carved_{};
+  std::array<Carved, 3> carved_{};
   std::size_t carved_count_ = 0;
 };
 

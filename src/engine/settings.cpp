@@ -98,6 +98,7 @@ plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
   }
   wishes.recompute_blocks = parse_blocks(o.recompute, "--recompute", "none", "block", layers);
   wishes.host_inputs = parse_blocks(o.activations, "--activations", "device", "host", layers);
+  wishes.kept_blocks = parse_blocks(o.keep_cheap, "--keep-cheap", "none", "all", layers);
   if (o.chunk_parameters) require_positive(*o.chunk_parameters, "--chunk-parameters");
   wishes.chunk_parameters = o.chunk_parameters;
   return wishes;

@@ -109,6 +109,9 @@ Bytes TrainingTasks::weights_bytes(const TaskRun& run) const {
 Bytes TrainingTasks::gradient_bytes(const TaskRun& run) const {
   return block(run).parameters * work().gradient_bytes;
 }
+memory::Carver* TrainingTasks::kept(TaskRun& run) {
+  return run.task.find(Role::kept) == nullptr ? nullptr : &run.carver(Role::kept);
+}
 std::span<const std::int32_t> TrainingTasks::ids(TaskRun& run, bool targets) const {
   const auto* first = reinterpret_cast<const std::int32_t*>(run.read(Role::batch, work().batch));
   return {first + (targets ? work().tokens : 0), at(work().tokens)};
@@ -134,7 +137,8 @@ void TrainingTasks::forward(TaskRun& run) {
       .weights = run.read(Role::weights, weights_bytes(run)),
       .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
       .input = run.read(Role::input, work().input),
-      .output = run.at(Role::output, work().input)};
+      .output = run.at(Role::output, work().input),
+      .kept = kept(run)};
   decoder_.forward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
                    run.carver(Role::work));
 }
@@ -160,7 +164,8 @@ void TrainingTasks::backward(TaskRun& run) {
       .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
       .input = run.read(Role::input, work().input),
       .residual = run.at(Role::residual, work().input),
-      .gradient = run.at(Role::gradient, gradient_bytes(run))};
+      .gradient = run.at(Role::gradient, gradient_bytes(run)),
+      .kept = kept(run)};
   decoder_.backward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
                     run.carver(Role::work));
 }
@@ -172,28 +177,16 @@ void TrainingTasks::embed_backward(TaskRun& run) {
                           run.at(Role::gradient, gradient_bytes(run)), run.carver(Role::work));
 }
 
-// Of two micro-batches the first's gradient is itself the sum so far and is kept as it is; of more,
-// the sum is fp32 from the start.
-void TrainingTasks::accumulate(kernels::OptimizerOps& ops, std::byte* sum,
-                               const std::byte* gradient, std::int64_t count, bool first,
-                               const TaskRun& run) {
-  if (work().micro_batches == 2) {
-    run.stream.copy(sum, gradient, count * work().gradient_bytes);
-    return;
-  }
-  if (first) runtime_.model_ops().fill_zero(sum, count * 4);
-  ops.add_gradient(reinterpret_cast<float*>(sum), gradient, settings_.gradient_type, count);
-}
-
 // Chunks that lie one behind the other are added as one run: a block's, where none is the host's.
 void TrainingTasks::add_gradient(TaskRun& run) {
   const std::byte* gradient = run.read(Role::gradient, gradient_bytes(run));
-  std::byte* sum = run.at(Role::sum, block(run).parameters * work().sum_bytes());
+  auto* sum = reinterpret_cast<float*>(run.at(Role::sum, block(run).parameters * 4));
   std::int64_t first = 0, end = 0;
   const auto add_run = [&] {
     if (first == end) return;
-    accumulate(runtime_.device_optimizer(), sum + first * work().sum_bytes(),
-               gradient + first * work().gradient_bytes, end - first, run.task.micro == 0, run);
+    if (run.task.micro == 0) runtime_.model_ops().fill_zero(sum + first, (end - first) * 4);
+    runtime_.device_optimizer().add_gradient(sum + first, gradient + first * work().gradient_bytes,
+                                             settings_.gradient_type, end - first);
   };
   for (const int c : chunks_of_block_[at(run.task.block)]) {
     const plan::Chunk& part = plan_.program.chunks[at(c)];
@@ -231,15 +224,10 @@ void TrainingTasks::finish_gradient(TaskRun& run) {
 
 void TrainingTasks::host_add_gradient(TaskRun& run) {
   const std::int64_t count = chunk(run).count;
-  std::byte* sum = run.at(Role::host_sum, count * work().sum_bytes());
+  auto* sum = reinterpret_cast<float*>(run.at(Role::host_sum, count * 4));
   const std::byte* gradient = run.read(Role::host_gradient, count * work().gradient_bytes);
-  if (work().micro_batches == 2) {
-    std::memcpy(sum, gradient, at(count * work().gradient_bytes));
-    return;
-  }
   if (run.task.micro == 0) std::memset(sum, 0, at(count * 4));
-  runtime_.host_optimizer().add_gradient(reinterpret_cast<float*>(sum), gradient,
-                                         settings_.gradient_type, count);
+  runtime_.host_optimizer().add_gradient(sum, gradient, settings_.gradient_type, count);
 }
 
 void TrainingTasks::host_finish_gradient(TaskRun& run) {

@@ -63,6 +63,8 @@ class TrainingTasks {
   static std::int64_t layer(const TaskRun& run) { return run.task.block - 1; }
   Bytes weights_bytes(const TaskRun& run) const;
   Bytes gradient_bytes(const TaskRun& run) const;
+  // Memory for what a block keeps although it is cheap to make again; null where it keeps none.
+  static memory::Carver* kept(TaskRun& run);
   std::span<const std::int32_t> ids(TaskRun& run, bool targets) const;
   // The sums of squares within a report.
   double* squares(std::byte* report) const;
@@ -79,10 +81,6 @@ class TrainingTasks {
   void host_finish_gradient(TaskRun& run);
   void norm(TaskRun& run);
   void update(TaskRun& run, bool on_host);
-
-  // Adds a micro-batch's gradient to a sum; the first one starts it.
-  void accumulate(kernels::OptimizerOps& ops, std::byte* sum, const std::byte* gradient,
-                  std::int64_t count, bool first, const TaskRun& run);
 
   Runtime& runtime_;
   const model::Decoder& decoder_;

@@ -57,21 +57,20 @@ class Measurer {
     block.forward_work = forward_work.used();
     Carver again = Carver::measuring();
     Carver again_work = Carver::measuring();
+    Carver kept = Carver::measuring();
+    memory.kept = &kept;
+    cost([&] { decoder_.forward(ops_, layer, memory, again, again_work); });
+    block.kept = kept.used();
+    again = Carver::measuring();
+    again_work = Carver::measuring();
+    memory.kept = nullptr;
     memory.output = nullptr;
     block.recompute = cost([&] { decoder_.forward(ops_, layer, memory, again, again_work); });
     block.recompute_work = again_work.used();
-    Carver backward_saved = Carver::measuring();
-    Carver backward_work = Carver::measuring();
-    block.backward = cost([&] {
-      decoder_.backward(ops_, layer,
-                        {.weights = nowhere(),
-                         .tables = tables,
-                         .input = nowhere(),
-                         .residual = nowhere(),
-                         .gradient = nowhere()},
-                        backward_saved, backward_work);
-    });
-    block.backward_work = backward_work.used();
+    block.backward = backward(layer, nullptr, block.backward_work);
+    kept = Carver::measuring();
+    block.made_again = block.backward;
+    block.made_again -= backward(layer, &kept, block.backward_work);
   }
 
   void head(plan::Block& block) {
@@ -91,6 +90,22 @@ class Measurer {
   Bytes scratch() const { return scratch_; }
 
  private:
+  plan::Cost backward(std::int64_t layer, Carver* kept, Bytes& most_work) {
+    Carver saved = Carver::measuring();
+    Carver work = Carver::measuring();
+    const plan::Cost found = cost([&] {
+      decoder_.backward(ops_, layer,
+                        {.weights = nowhere(),
+                         .tables = reinterpret_cast<const float*>(nowhere()),
+                         .input = nowhere(),
+                         .residual = nowhere(),
+                         .gradient = nowhere(),
+                         .kept = kept},
+                        saved, work);
+    });
+    most_work = std::max(most_work, work.used());
+    return found;
+  }
   template <class Run>
   plan::Cost cost(Run run) {
     run();
@@ -160,7 +175,9 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
     block.forward = like->forward;
     block.recompute = like->recompute;
     block.backward = like->backward;
+    block.made_again = like->made_again;
     block.saved = like->saved;
+    block.kept = like->kept;
     block.forward_work = like->forward_work;
     block.recompute_work = like->recompute_work;
     block.backward_work = like->backward_work;

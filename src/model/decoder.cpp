@@ -10,8 +10,7 @@ namespace ebb::model {
 using kernels::ConstView;
 using kernels::View;
 
-// What a block keeps for its backward. Norm outputs and the MLP's product are cheap to make again
-// from these.
+// What a block keeps for its backward.
 struct Decoder::Saved {
   float* input_stats;
   View qkv;         // q and k rotated; with qk_norm as they were projected
@@ -21,6 +20,13 @@ struct Decoder::Saved {
   View middle;  // the residual stream between attention and MLP
   float* middle_stats;
   View up;  // gate and up, where there is a gate
+};
+
+// What is cheap to make again from that, and kept where there is memory for it.
+struct Decoder::Kept {
+  View normed;         // the attention's input
+  View middle_normed;  // the MLP's
+  View product;        // of the MLP
 };
 
 Decoder::Decoder(const Config& config, DType dtype, DType gradient_type, Shape shape)
@@ -44,15 +50,18 @@ std::int64_t tokens_within(Bytes bytes, Bytes row) {
 
 std::int64_t Decoder::head_slice() const {
   // Two thousand tokens of a vocabulary of 150,000: with fewer, the sum of the table's gradient is
-  // read and written so often that memory bounds its products.
-  const std::int64_t fits = tokens_within(640 * kMiB, config_.vocabulary * size_of(dtype_));
-  return std::min({shape_.tokens(), fits, std::int64_t{2048}});
+  // read and written so often that memory bounds its products. A large micro-batch, whose other
+  // activations are large too, is cut in four.
+  const std::int64_t most = std::max<std::int64_t>(2048, shape_.tokens() / 4);
+  const std::int64_t fits = tokens_within(most * (320 << 10), config_.vocabulary * size_of(dtype_));
+  return std::min({shape_.tokens(), fits, most});
 }
 
 std::int64_t Decoder::logits_slice() const {
   // Five hundred: with fewer, the table itself is read too often.
-  const std::int64_t fits = tokens_within(320 * kMiB, config_.vocabulary * 4);
-  return std::min({head_slice(), fits, std::int64_t{512}});
+  const std::int64_t most = std::max<std::int64_t>(512, shape_.tokens() / 16);
+  const std::int64_t fits = tokens_within(most * (640 << 10), config_.vocabulary * 4);
+  return std::min({head_slice(), fits, most});
 }
 
 Decoder::Saved Decoder::carve_saved(Carver& carver) const {
@@ -69,6 +78,13 @@ Decoder::Saved Decoder::carve_saved(Carver& carver) const {
   saved.middle_stats = carver.take_as<float>(norm_.stats(tokens));
   saved.up = carve(carver, tokens, config_.up_width());
   return saved;
+}
+
+Decoder::Kept Decoder::carve_kept(Carver& carver) const {
+  const std::int64_t tokens = shape_.tokens();
+  const View normed = carve(carver, tokens, config_.hidden);
+  const View middle_normed = carve(carver, tokens, config_.hidden);
+  return {normed, middle_normed, carve(carver, tokens, config_.intermediate)};
 }
 
 void Decoder::embed(ModelOps& ops, const std::byte* weights, std::span<const std::int32_t> ids,
@@ -89,10 +105,15 @@ void Decoder::forward(ModelOps& ops, std::int64_t layer, const ForwardMemory& me
   const std::byte* weights = memory.weights;
   const Saved saved = carve_saved(saved_memory);
   const ConstView x = activation(memory.input, tokens, config_.hidden);
-  const View normed = carve(work, tokens, config_.hidden);
+  Kept kept;
+  if (memory.kept != nullptr) {
+    kept = carve_kept(*memory.kept);
+  } else {
+    kept.normed = kept.middle_normed = carve(work, tokens, config_.hidden);
+  }
 
-  norm(ops, weights, places_.input_norm, normed, saved.input_stats, false, x);
-  linears(ops, weights, places_.qkv, saved.qkv, normed);
+  norm(ops, weights, places_.input_norm, kept.normed, saved.input_stats, false, x);
+  linears(ops, weights, places_.qkv, saved.qkv, kept.normed);
   const View raw = columns(saved.qkv, 0, turned_width());
   const View turned = config_.qk_norm ? carve(work, tokens, turned_width()) : raw;
   turn(ops, weights, turned, raw, saved.qk_stats, false, memory.tables,
@@ -102,13 +123,14 @@ void Decoder::forward(ModelOps& ops, std::int64_t layer, const ForwardMemory& me
                 attention_shape(layer, shape_.rows, shape_.sequence, shape_.sequence));
   linear(ops, weights, places_.o, saved.middle, saved.attended, memory.input);
 
-  norm(ops, weights, places_.post_norm, normed, saved.middle_stats, false, saved.middle);
-  linears(ops, weights, places_.up, saved.up, normed);
+  norm(ops, weights, places_.post_norm, kept.middle_normed, saved.middle_stats, false,
+       saved.middle);
+  linears(ops, weights, places_.up, saved.up, kept.middle_normed);
   if (memory.output == nullptr) return;
-  const View product = carve(work, tokens, config_.intermediate);
-  ops.activate(product, saved.up, config_.activation);
-  linear(ops, weights, places_.down, activation(memory.output, tokens, config_.hidden), product,
-         saved.middle.data);
+  if (memory.kept == nullptr) kept.product = carve(work, tokens, config_.intermediate);
+  ops.activate(kept.product, saved.up, config_.activation);
+  linear(ops, weights, places_.down, activation(memory.output, tokens, config_.hidden),
+         kept.product, saved.middle.data);
 }
 
 void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* input,
@@ -172,17 +194,28 @@ void Decoder::backward(ModelOps& ops, std::int64_t layer, const BackwardMemory& 
   const Saved saved = carve_saved(saved_memory);
   const ConstView x = activation(memory.input, tokens, config_.hidden);
   const View dx = activation(memory.residual, tokens, config_.hidden);
-  const View normed = carve(work, tokens, config_.hidden);
   const View dnormed = carve(work, tokens, config_.hidden);
+  const View dproduct = carve(work, tokens, config_.intermediate);
+  const bool again = memory.kept == nullptr;
+  Kept kept;
+  if (again) {
+    kept.normed = kept.middle_normed = carve(work, tokens, config_.hidden);
+    kept.product = dproduct;
+  } else {
+    kept = carve_kept(*memory.kept);
+  }
 
-  // The MLP. Its product is made again in one pass with the gradient of what it is made of.
-  const View product = carve(work, tokens, config_.intermediate);  // its gradient before
-  input_gradient(ops, memory, places_.down, {.dy = dx, .dx = product});
+  // The MLP. Its product is made again in one pass with the gradient of what it is made of, in the
+  // memory of its own gradient.
+  input_gradient(ops, memory, places_.down, {.dy = dx, .dx = dproduct});
   const View dup = saved.up;
-  ops.activate_backward(dup, product, product, saved.up, config_.activation);
-  weight_gradient(ops, memory, places_.down, {.dy = dx, .x = product});
-  norm(ops, weights, places_.post_norm, normed, saved.middle_stats, true, saved.middle);
-  linears_backward(ops, memory, places_.up, {.dy = dup, .x = normed, .dx = dnormed});
+  ops.activate_backward(dup, again ? kept.product : View{}, dproduct, saved.up, config_.activation);
+  weight_gradient(ops, memory, places_.down, {.dy = dx, .x = kept.product});
+  if (again) {
+    norm(ops, weights, places_.post_norm, kept.middle_normed, saved.middle_stats, true,
+         saved.middle);
+  }
+  linears_backward(ops, memory, places_.up, {.dy = dup, .x = kept.middle_normed, .dx = dnormed});
   norm_backward(ops, memory, places_.post_norm, dnormed, saved.middle, saved.middle_stats);
 
   // Attention.
@@ -201,8 +234,8 @@ void Decoder::backward(ModelOps& ops, std::int64_t layer, const BackwardMemory& 
                          columns(saved.qkv, q + kv, kv), saved.attended, saved.log_sums,
                          attention_shape(layer, shape_.rows, shape_.sequence, shape_.sequence));
   turn_backward(ops, memory, columns(dqkv, 0, turned_width()), raw, saved.qk_stats);
-  norm(ops, weights, places_.input_norm, normed, saved.input_stats, true, x);
-  linears_backward(ops, memory, places_.qkv, {.dy = dqkv, .x = normed, .dx = dnormed});
+  if (again) norm(ops, weights, places_.input_norm, kept.normed, saved.input_stats, true, x);
+  linears_backward(ops, memory, places_.qkv, {.dy = dqkv, .x = kept.normed, .dx = dnormed});
   norm_backward(ops, memory, places_.input_norm, dnormed, x, saved.input_stats);
 }
 

@@ -36,6 +36,7 @@ struct ForwardMemory {
   const float* tables = nullptr;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
+  Carver* kept = nullptr;  // for what is cheap to make again; null where the backward does that
 };
 
 // What the head reads and writes besides the residual stream.
@@ -55,6 +56,7 @@ struct BackwardMemory {
   const std::byte* input = nullptr;
   std::byte* residual = nullptr;  // gradient of the output on entry, of the input on return
   std::byte* gradient = nullptr;  // of the block's parameters, written whole
+  Carver* kept = nullptr;         // as in the forward
 };
 
 // A sequence's keys and values of one block, for generation.
@@ -109,7 +111,9 @@ class Decoder {
 
  private:
   struct Saved;
+  struct Kept;
   Saved carve_saved(Carver& carver) const;
+  Kept carve_kept(Carver& carver) const;
 
   // Views of memory in the types that belong there.
   kernels::View activation(std::byte* data, std::int64_t rows, std::int64_t cols) const;

@@ -18,6 +18,8 @@ struct Choices {
   std::int64_t chunk_parameters = 0;
   std::int64_t recompute_blocks = 0;  // so many of the first transformer blocks run forward twice
   std::int64_t host_inputs = 0;       // so many of the first blocks' inputs wait in host memory
+  // So many of the last transformer blocks also keep what is cheap to make again.
+  std::int64_t kept_blocks = 0;
 
   friend bool operator==(const Choices&, const Choices&) = default;
 };

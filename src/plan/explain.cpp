@@ -136,8 +136,9 @@ std::string flags_of(const Choices& choices) {
   }
   return flags +
          fmt::format(
-             " --recompute {} --activations {} --chunk-parameters {}",
+             " --recompute {} --keep-cheap {} --activations {} --chunk-parameters {}",
              choices.recompute_blocks == 0 ? "none" : std::to_string(choices.recompute_blocks),
+             choices.kept_blocks == 0 ? "none" : std::to_string(choices.kept_blocks),
              choices.host_inputs == 0 ? "device" : std::to_string(choices.host_inputs),
              choices.chunk_parameters);
 }
@@ -198,6 +199,10 @@ std::vector<std::string> remedies(const Plan& closest, const Wishes& wishes) {
   if (found.empty() && wishes.recompute_blocks) {
     freer.recompute_blocks.reset();
     try_out(freer, "let blocks be recomputed (--recompute auto)");
+  }
+  if (found.empty() && wishes.kept_blocks.value_or(0) > 0) {
+    freer.kept_blocks.reset();
+    try_out(freer, "let cheap activations be made again (--keep-cheap auto)");
   }
   if (found.empty() && wishes.host_inputs) {
     freer.host_inputs.reset();

@@ -29,6 +29,7 @@ struct Wishes {
   std::optional<double> host_fraction{};
   std::optional<std::int64_t> recompute_blocks{};
   std::optional<std::int64_t> host_inputs{};
+  std::optional<std::int64_t> kept_blocks{};
   std::optional<std::int64_t> chunk_parameters{};
 };
 

@@ -40,6 +40,7 @@ enum class Role : std::uint8_t {
   input,         // a block's input
   output,        // the next block's input
   saved,
+  kept,  // saved too, although it is cheap to make again
   work,
   scratch,
   tables,

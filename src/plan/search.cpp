@@ -35,6 +35,7 @@ struct Point {
   std::int64_t chunk = 0;
   int host = 0;  // the CPU's part of what leaves
   int more = 0;
+  std::int64_t kept = 0;
   friend auto operator<=>(const Point&, const Point&) = default;
 };
 
@@ -55,7 +56,8 @@ class Floor {
     Cost device;
     device.bytes = 2 * (state_ + parameters_ * static_cast<double>(work.weight_bytes)) +
                    parameters_ * gradient +
-                   passes_ * parameters_ * (gradient + 2 * static_cast<double>(work.sum_bytes()));
+                   (work.micro_batches == 2 ? 1 : passes_) * parameters_ *
+                       (gradient + 2 * static_cast<double>(work.sum_bytes()));
     device_seconds_ = seconds(device);
   }
 
@@ -69,13 +71,17 @@ class Floor {
     for (std::int64_t layer = 0; layer < choices.recompute_blocks; ++layer) {
       again += work_.blocks[static_cast<std::size_t>(layer) + 1].recompute;
     }
+    Cost spared;
+    for (std::int64_t layer = 1; layer <= choices.kept_blocks; ++layer) {
+      spared += work_.blocks[work_.blocks.size() - 1 - static_cast<std::size_t>(layer)].made_again;
+    }
     const double up = (streamed + by_host * weight + inputs) / profile_.up_bytes_per_second;
     const double down =
         (streamed + by_host * gradient * passes_ + inputs) / profile_.down_bytes_per_second;
     const double host =
         by_host * (2 * (state_ / parameters_ + weight) + gradient) / profile_.host_bytes_per_second;
-    const double compute =
-        model_seconds_ + passes_ * seconds(again) + (1 - choices.host_fraction) * device_seconds_;
+    const double compute = model_seconds_ + passes_ * (seconds(again) - seconds(spared)) +
+                           (1 - choices.host_fraction) * device_seconds_;
     return std::max({compute, up, down, host});
   }
 
@@ -114,6 +120,7 @@ class Searcher {
     }
     if (!best_.fits) try_grid();
     for (const auto& [seconds, point] : starts()) take_small_steps(point, seconds);
+    if (best_.fits && !wishes_.kept_blocks && !nothing_to_gain()) keep_more();
     best_.programs = programs_;
     return best_;
   }
@@ -137,7 +144,8 @@ class Searcher {
             .host_fraction = std::min(fraction, host),
             .chunk_parameters = point.chunk,
             .recompute_blocks = point.recompute,
-            .host_inputs = point.inputs};
+            .host_inputs = point.inputs,
+            .kept_blocks = std::min(point.kept, layers_ - point.recompute)};
   }
 
   Point point_of(const Choices& choices) {
@@ -146,7 +154,8 @@ class Searcher {
     Point point{.recompute = choices.recompute_blocks,
                 .inputs = choices.host_inputs,
                 .chunk = choices.chunk_parameters,
-                .host = static_cast<int>(part * kHostShares + 0.5)};
+                .host = static_cast<int>(part * kHostShares + 0.5),
+                .kept = choices.kept_blocks};
     const int share = static_cast<int>(choices.offload_fraction * kShares + 0.5);
     point.more = std::max(0, share - least_share(point));
     return point;
@@ -181,12 +190,20 @@ class Searcher {
     const std::int64_t chunk = wishes_.chunk_parameters.value_or(default_chunk_parameters(work_));
     const std::vector<int> hosts =
         host_is_free() ? std::vector<int>{0, 4, 8, 12, 16} : std::vector<int>{0};
+    const std::int64_t kept = std::min(wishes_.kept_blocks.value_or(0), layers_);
+    // First the plan that leaves nothing to be wished for.
+    if (!wishes_.kept_blocks) {
+      try_point({.recompute = counts(wishes_.recompute_blocks, layers_, false).front(),
+                 .inputs = counts(wishes_.host_inputs, layers_, false).front(),
+                 .chunk = chunk,
+                 .kept = layers_});
+    }
     for (const std::int64_t inputs : counts(wishes_.host_inputs, layers_, false)) {
       for (const std::int64_t recompute : counts(wishes_.recompute_blocks, layers_, true)) {
         for (const int host : hosts) {
           for (const int more : {0, kShares}) {
             if (nothing_to_gain()) return;
-            try_point({recompute, inputs, chunk, host, more});
+            try_point({recompute, inputs, chunk, host, more, kept});
           }
         }
       }
@@ -196,7 +213,8 @@ class Searcher {
   // Everything stays where it is and nothing is done twice.
   bool nothing_to_gain() const {
     return best_.fits && best_.choices.offload_fraction == 0 &&
-           best_.choices.recompute_blocks == 0 && best_.choices.host_inputs == 0;
+           best_.choices.recompute_blocks == 0 && best_.choices.host_inputs == 0 &&
+           best_.choices.kept_blocks == std::min(wishes_.kept_blocks.value_or(layers_), layers_);
   }
 
   void try_point(const Point& point) {
@@ -261,7 +279,7 @@ class Searcher {
 
   std::optional<double> try_out(const Point& point) {
     // Where nothing fitted yet the grid is tried to its end: a refusal must be sure.
-    if (programs_ >= effort_.programs && (best_.fits || effort_.start)) return std::nullopt;
+    if (programs_ >= most_programs_ && (best_.fits || effort_.start)) return std::nullopt;
     if (best_.fits && floor_(choices_of(point, 0)) >= best_.step_seconds * kWorthIt) {
       return std::nullopt;
     }
@@ -334,6 +352,17 @@ class Searcher {
     }
   }
 
+  // What keeping is worth is known beforehand, and little: it fills what the plan leaves free.
+  void keep_more() {
+    most_programs_ = effort_.programs;
+    Point point = point_of(best_.choices);
+    const std::int64_t most = layers_ - point.recompute;
+    for (const std::int64_t kept : {most, most / 2, most / 4, most / 8}) {
+      point.kept = kept;
+      seconds_of_step(point);
+    }
+  }
+
   const Workload work_;
   const Workload three_passes_;
   const double left_out_;  // micro-batches
@@ -344,6 +373,7 @@ class Searcher {
   const Floor floor_;
   const std::int64_t layers_;
   int programs_ = 0;
+  int most_programs_ = effort_.programs * 7 / 8;  // the rest is for what is left free
   int last_share_ = 0;
   Found best_;
   Bytes missing_ = std::numeric_limits<Bytes>::max();

@@ -48,7 +48,12 @@ class TrainingBuilder {
   const Chunk& chunk(int c) const { return program_.chunks[at(c)]; }
   int head() const { return layers_ + 1; }
   int last_micro() const { return static_cast<int>(work_.micro_batches) - 1; }
+  // A block that runs twice keeps nothing.
+  bool keeps(int layer) const {
+    return layer >= choices_.recompute_blocks && layer >= layers_ - choices_.kept_blocks;
+  }
   bool summed() const { return work_.micro_batches > 1; }
+  bool first_is_sum() const { return work_.micro_batches == 2; }
   bool has_device_site(int b) const {
     return std::any_of(cells_[at(b)].begin(), cells_[at(b)].end(),
                        [&](int c) { return chunk(c).site != Site::host; });
@@ -135,6 +140,7 @@ class TrainingBuilder {
     inputs_.assign(at(layers_ + 1), -1);
     host_inputs_.assign(at(layers_ + 1), -1);
     saved_.assign(at(layers_ + 1), -1);
+    kept_.assign(at(layers_ + 1), -1);
     inputs_[0] = new_input(0);
     Task& embed = task(Op::embed, Lane::compute,
                        {reads(Role::weights, homes_.weights[0]), reads(Role::batch, batch_),
@@ -163,11 +169,16 @@ class TrainingBuilder {
     const int b = layer + 1;
     const ObjectId saved = object(Tier::device, Purpose::activations, block(b).saved,
                                   fmt::format("{} saved", block(b).name));
+    if (keeps(layer)) {
+      kept_[at(layer)] = object(Tier::device, Purpose::activations, block(b).kept,
+                                fmt::format("{} kept", block(b).name));
+    }
     Task& run =
         task(op, Lane::compute,
              {reads(Role::weights, homes_.weights[at(b)]), reads(Role::input, inputs_[at(layer)]),
               reads(Role::tables, homes_.tables), writes(Role::output, output),
-              writes(Role::saved, saved), writes(Role::scratch, homes_.scratch),
+              writes(Role::saved, saved), writes(Role::kept, kept_[at(layer)]),
+              writes(Role::scratch, homes_.scratch),
               writes(Role::work, work_object(b, op == Op::forward ? block(b).forward_work
                                                                   : block(b).recompute_work))});
     run.block = b;
@@ -212,12 +223,13 @@ class TrainingBuilder {
           task(Op::backward, Lane::compute,
                {reads(Role::weights, homes_.weights[at(b)]), reads(Role::input, inputs_[at(layer)]),
                 reads(Role::tables, homes_.tables), writes(Role::saved, saved_[at(layer)]),
-                writes(Role::residual, residual_), writes(Role::gradient, gradients_[at(b)]),
-                writes(Role::scratch, homes_.scratch),
+                reads(Role::kept, kept_[at(layer)]), writes(Role::residual, residual_),
+                writes(Role::gradient, gradients_[at(b)]), writes(Role::scratch, homes_.scratch),
                 writes(Role::work, work_object(b, block(b).backward_work))});
       back.block = b;
       back.micro = micro;
       back.cost = block(b).backward;
+      if (keeps(layer)) back.cost -= block(b).made_again;
       collect_gradient(b, micro);
     }
     gradients_[0] = new_gradient(0, micro);
@@ -255,11 +267,20 @@ class TrainingBuilder {
   }
 
   // A step's gradients stay until the updates; a micro-batch's alone is gone right after it was
-  // added to the sum.
+  // added to the sum. Of two, the first is the sum until then.
   ObjectId new_gradient(int b, int micro) {
+    if (first_is_sum() && micro == 0 && has_device_site(b)) return sums_[at(b)] = new_sum(b);
     const ObjectId id =
         object(Tier::device, Purpose::gradients, block(b).parameters * work_.gradient_bytes,
                block(b).name + " gradient", micro == last_micro() ? tide_.gradients : End::low);
+    program_.objects.back().cells = static_cast<int>(cells_[at(b)].size());
+    return id;
+  }
+
+  ObjectId new_sum(int b) {
+    const ObjectId id =
+        object(Tier::device, Purpose::gradients, block(b).parameters * work_.sum_bytes(),
+               block(b).name + " sum", End::high);
     program_.objects.back().cells = static_cast<int>(cells_[at(b)].size());
     return id;
   }
@@ -268,13 +289,11 @@ class TrainingBuilder {
     if (block(b).parameters == 0) return;
     const bool last = micro == last_micro();
     const ObjectId gradient = gradients_[at(b)];
-    if (summed() && micro == 0 && has_device_site(b)) {
-      sums_[at(b)] =
-          object(Tier::device, Purpose::gradients, block(b).parameters * work_.sum_bytes(),
-                 block(b).name + " sum", End::high);
+    if (summed() && !first_is_sum() && micro == 0 && has_device_site(b)) {
+      sums_[at(b)] = new_sum(b);
     }
     // With one micro-batch the gradient is final on the device, whatever the site.
-    if (!summed() || has_device_site(b)) {
+    if (!summed() || (has_device_site(b) && gradient != sums_[at(b)])) {
       Task& collect =
           task(last ? Op::finish_gradient : Op::add_gradient, Lane::compute,
                {last ? writes(Role::gradient, gradient) : reads(Role::gradient, gradient),
@@ -293,8 +312,10 @@ class TrainingBuilder {
   void collect_on_host(int c, int micro) {
     const bool last = micro == last_micro();
     const Bytes bytes = chunk(c).count * work_.gradient_bytes;
-    host_gradients_[at(c)] =
-        object(Tier::host, Purpose::gradients, bytes, fmt::format("chunk {} gradient", c));
+    const bool is_sum = first_is_sum() && micro == 0;
+    host_gradients_[at(c)] = object(Tier::host, Purpose::gradients, bytes,
+                                    fmt::format("chunk {} {}", c, is_sum ? "sum" : "gradient"));
+    if (is_sum) host_sums_[at(c)] = host_gradients_[at(c)];
     Task& send = task(Op::send_gradient, Lane::down,
                       {reads(Role::gradient, gradients_[at(chunk(c).block)], chunk(c).cell),
                        writes(Role::host_gradient, host_gradients_[at(c)])});
@@ -302,7 +323,7 @@ class TrainingBuilder {
     send.block = chunk(c).block;
     send.micro = micro;
     send.moved = bytes;
-    if (!summed()) return;
+    if (!summed() || is_sum) return;
     if (micro == 0) {
       host_sums_[at(c)] = object(Tier::host, Purpose::gradients, chunk(c).count * work_.sum_bytes(),
                                  fmt::format("chunk {} sum", c));
@@ -416,7 +437,7 @@ class TrainingBuilder {
   std::vector<ObjectId> sums_, gradients_;            // by block
   std::vector<ObjectId> host_sums_, host_gradients_;  // by chunk
   // Of the micro-batch that is being built:
-  std::vector<ObjectId> inputs_, host_inputs_, saved_;  // by layer
+  std::vector<ObjectId> inputs_, host_inputs_, saved_, kept_;  // by layer
   ObjectId batch_ = -1, residual_ = -1, tied_sum_ = -1;
 };
 

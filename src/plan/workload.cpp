@@ -13,6 +13,17 @@ Cost& Cost::operator+=(const Cost& other) {
   return *this;
 }
 
+Cost& Cost::operator-=(const Cost& other) {
+  flops -= other.flops;
+  narrow_flops -= other.narrow_flops;
+  attention_flops -= other.attention_flops;
+  attention_backward_flops -= other.attention_backward_flops;
+  pass_bytes -= other.pass_bytes;
+  bytes -= other.bytes;
+  calls -= other.calls;
+  return *this;
+}
+
 std::int64_t Workload::parameters() const {
   std::int64_t total = 0;
   for (const Block& block : blocks) total += block.parameters;

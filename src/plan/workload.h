@@ -24,6 +24,7 @@ struct Cost {
   double bytes = 0;       // memory traffic of updates and of sums of gradients
   double calls = 0;       // of ops
   Cost& operator+=(const Cost& other);
+  Cost& operator-=(const Cost& other);
 };
 
 // A tensor's place among the parameters of its block.
@@ -40,7 +41,9 @@ struct Block {
   Cost forward{};
   Cost recompute{};
   Cost backward{};
-  Bytes saved = 0;  // kept from the forward for the backward, besides the block's input
+  Cost made_again{};  // of the backward: what it does where nothing is kept
+  Bytes saved = 0;    // from the forward for the backward, besides the block's input
+  Bytes kept = 0;     // what is cheap to make again, where it is saved as well
   Bytes forward_work = 0;
   Bytes recompute_work = 0;
   Bytes backward_work = 0;

@@ -18,13 +18,14 @@ struct Placement {
 };
 
 plan::Wishes wishes(plan::Site site, double fraction, double host_fraction = -1,
-                    std::int64_t recompute = 0, std::int64_t inputs = 0,
-                    std::int64_t chunk = 8192) {
+                    std::int64_t recompute = 0, std::int64_t inputs = 0, std::int64_t chunk = 8192,
+                    std::int64_t kept = 0) {
   plan::Wishes w{.site = site,
                  .offload_fraction = fraction,
                  .host_fraction = {},
                  .recompute_blocks = recompute,
                  .host_inputs = inputs,
+                 .kept_blocks = kept,
                  .chunk_parameters = chunk};
   if (host_fraction >= 0) w.host_fraction = host_fraction;
   return w;
@@ -47,6 +48,8 @@ std::vector<Placement> placements() {
       {"inputs on the host", wishes(resident, 0, -1, 0, 3)},
       {"recompute, inputs on the host", wishes(stream, 1, 0.5, 3, 3)},
       {"two inputs on the host, host", wishes(host, 1, -1, 3, 2), 3},
+      {"all kept", wishes(resident, 0, -1, 0, 0, 8192, 3)},
+      {"one recomputed, one kept", wishes(stream, 1, 0.5, 1, 0, 8192, 1)},
   };
 }
 

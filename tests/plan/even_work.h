@@ -28,7 +28,9 @@ inline Workload even_work(std::int64_t micro_batches = 1) {
                            .forward = {.flops = 4e8, .bytes = 1e6},
                            .recompute = {.flops = 4e8, .bytes = 1e6},
                            .backward = {.flops = 8e8, .bytes = 2e6},
+                           .made_again = {.bytes = 4e5},
                            .saved = 300'000,
+                           .kept = 60'000,
                            .forward_work = 50'000,
                            .recompute_work = 50'000,
                            .backward_work = 100'000});

@@ -36,6 +36,8 @@ Wishes parse_flags(const std::string& flags) {
       wishes.host_fraction = std::stod(value);
     } else if (flag == "--recompute") {
       wishes.recompute_blocks = blocks("none");
+    } else if (flag == "--keep-cheap") {
+      wishes.kept_blocks = blocks("none");
     } else if (flag == "--activations") {
       wishes.host_inputs = blocks("device");
     } else if (flag == "--chunk-parameters") {
@@ -56,6 +58,7 @@ TEST(Planner, KeepsEverythingOnTheDeviceWhenThereIsRoom) {
   EXPECT_EQ(plan.choices.offload_fraction, 0);
   EXPECT_EQ(plan.choices.recompute_blocks, 0);
   EXPECT_EQ(plan.choices.host_inputs, 0);
+  EXPECT_EQ(plan.choices.kept_blocks, 6);
   EXPECT_EQ(flags_of(plan.choices).find("--states resident"), 0u);
 }
 
@@ -84,6 +87,8 @@ TEST(Planner, KeepsWhatTheUserFixed) {
     EXPECT_EQ(plan(wishes).recompute_blocks, 2);
     wishes = {.host_inputs = 3};
     EXPECT_EQ(plan(wishes).host_inputs, 3);
+    wishes = {.kept_blocks = 2};
+    EXPECT_EQ(plan(wishes).kept_blocks, 2);
     wishes = {.chunk_parameters = 20000};
     EXPECT_EQ(plan(wishes).chunk_parameters, 20000);
     wishes = {.recompute_blocks = 99};

@@ -51,6 +51,9 @@ inline Block random_block(Dice& dice, std::string name, std::int64_t largest) {
   block.forward_work = some(20'000);
   block.recompute_work = some(20'000);
   block.backward_work = some(40'000);
+  block.kept = some(30'000);
+  block.made_again = {.flops = block.backward.flops * dice.share() / 4,
+                      .bytes = block.backward.bytes * dice.share() / 4};
   return block;
 }
 
@@ -90,6 +93,7 @@ inline Choices random_choices(std::uint64_t seed, const Workload& work) {
   choices.chunk_parameters = dice.pick<std::int64_t>({1, 64, 500, 2000, 1 << 30});
   choices.recompute_blocks = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
   choices.host_inputs = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
+  choices.kept_blocks = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
   return choices;
 }
 

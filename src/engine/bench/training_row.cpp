@@ -119,6 +119,7 @@ TrainingSettings RowRunner::settings_of(const TrainingRow& row) {
   if (limit.kind == RowLimit::Kind::less) {
     TrainOptions resident = train;
     resident.states = "resident";
+    resident.keep_cheap = "none";  // a limit is not to be larger because memory was plenty
     resident.device_memory = kNoLimit;
     const plan::Plan plan = plan_training(runtime_, training_settings(resident, config, machine_));
     const auto less =
