@@ -171,6 +171,7 @@ void TrainingTasks::backward(TaskRun& run) {
 }
 
 void TrainingTasks::embed_backward(TaskRun& run) {
+  run.at(Role::scratch, work().scratch);
   decoder_.embed_backward(runtime_.model_ops(), ids(run, false),
                           run.read(Role::residual, work().input),
                           run.at(Role::tied_sum, work().tied_sum),

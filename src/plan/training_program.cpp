@@ -236,6 +236,7 @@ class TrainingBuilder {
     Task& back = task(Op::embed_backward, Lane::compute,
                       {reads(Role::batch, batch_), reads(Role::residual, residual_),
                        writes(Role::tied_sum, tied_sum_), writes(Role::gradient, gradients_[0]),
+                       writes(Role::scratch, homes_.scratch),
                        writes(Role::work, work_object(0, block(0).backward_work))});
     back.block = 0;
     back.micro = micro;

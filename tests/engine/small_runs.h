@@ -53,6 +53,7 @@ inline TrainingSettings small_settings() {
               .host_fraction = {},
               .recompute_blocks = 0,
               .host_inputs = 0,
+              .kept_blocks = 0,
               .chunk_parameters = 8192};
   return s;
 }
