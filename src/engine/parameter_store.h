@@ -2,11 +2,14 @@
 // saves and digests use. Between steps only, with empty lanes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "base/dtype.h"
+#include "device/device.h"
 #include "engine/chunk_parts.h"
 #include "engine/executor.h"
 #include "model/parameters.h"
@@ -19,8 +22,8 @@ using optim::Plane;
 
 class ParameterStore {
  public:
-  // Keeps references to all of it.
-  ParameterStore(Executor& executor, const plan::Program& program,
+  // Keeps references to all of it. Takes kStagingBytes of the device's host memory.
+  ParameterStore(device::Device& device, Executor& executor, const plan::Program& program,
                  const model::Parameters& parameters, const ChunkMap& map,
                  const optim::StateKind& kind);
 
@@ -48,8 +51,15 @@ class ParameterStore {
   std::string weights_digest();
   std::string moments_digest();
 
-  // Elements that callers handle at a time: bounds their staging memory.
-  static constexpr std::int64_t kPiece = 64 << 10;
+  // Elements that are handled at a time, here and by callers: bounds their staging memory, and is
+  // enough to hide what a copy costs beside its bytes.
+  static constexpr std::int64_t kPiece = 256 << 10;
+  // A piece as fp32 and one as it is stored.
+  static constexpr Bytes kStagingBytes = 2 * kPiece * Bytes{sizeof(float)};
+
+  // For pieces that read() fills and write() takes: a GPU copies from and to this memory at the
+  // link's speed. Holds a piece of any plane, until the next call of another function.
+  std::byte* staging() const { return staging_->data(); }
 
  private:
   template <class Visit>
@@ -57,12 +67,25 @@ class ParameterStore {
   std::byte* address(Plane plane, int chunk, std::int64_t in_chunk);
   std::byte* host_weight(int chunk, std::int64_t in_chunk);
   optim::Grain grain(Plane plane) const { return optim::grain_of(plane, kind_); }
+  // The other half of the staging memory.
+  float* wide() const { return reinterpret_cast<float*>(staging() + kStagingBytes / 2); }
+  bf16* high() const { return reinterpret_cast<bf16*>(staging()); }
+  std::int16_t* low() const { return reinterpret_cast<std::int16_t*>(high() + kPiece); }
 
   Executor& executor_;
   const plan::Program& program_;
   const model::Parameters& parameters_;
   const ChunkMap& map_;
   optim::StateKind kind_;
+  std::unique_ptr<device::Buffer> staging_;
 };
+
+// Calls visit(first, count) for the pieces of so many elements.
+template <class Visit>
+void for_pieces(std::int64_t count, Visit visit) {
+  for (std::int64_t first = 0; first < count; first += ParameterStore::kPiece) {
+    visit(first, std::min(ParameterStore::kPiece, count - first));
+  }
+}
 
 }  // namespace ebb::engine
