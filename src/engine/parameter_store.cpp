@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/digest.h"
 #include "kernels/split_master.h"
 #include "optim/convert.h"
 
@@ -25,15 +24,16 @@ void in_blocks(std::int64_t count, Each each) {
 
 }  // namespace
 
-ParameterStore::ParameterStore(device::Device& device, Executor& executor,
-                               const plan::Program& program, const model::Parameters& parameters,
-                               const ChunkMap& map, const optim::StateKind& kind)
-    : executor_(executor),
+ParameterStore::ParameterStore(Runtime& runtime, Executor& executor, const plan::Program& program,
+                               const model::Parameters& parameters, const ChunkMap& map,
+                               const optim::StateKind& kind)
+    : pool_(runtime.pool()),
+      executor_(executor),
       program_(program),
       parameters_(parameters),
       map_(map),
       kind_(kind),
-      staging_(device.allocate_host(kStagingBytes)) {}
+      staging_(runtime.device().allocate_host(kStagingBytes)) {}
 
 // Calls visit(chunk, index within the chunk, index within the request, count) for the parts of a
 // parameter's range.
@@ -155,14 +155,26 @@ void ParameterStore::clear_moments() {
   }
 }
 
+// Calls read(first, values) for the pieces. While one is digested, the next is read.
+template <class Read>
+void ParameterStore::digest_pieces(Digest& digest, std::int64_t count, Read read) {
+  std::span<float> last;  // empty before the first
+  for_pieces(count, [&](std::int64_t first, std::int64_t n) {
+    const std::span<float> next(wide(first / kPiece % 2), at(n));
+    pool_.parallel_for(2, [&](std::int64_t job, int) {
+      job == 0 ? digest.add(std::as_bytes(last)) : read(first, next);
+    });
+    last = next;
+  });
+  digest.add(std::as_bytes(last));
+}
+
 std::string ParameterStore::weights_digest() {
   Digest digest;
   for (int p = 0; p < static_cast<int>(parameters_.all.size()); ++p) {
-    for_pieces(parameters_.all[at(p)].count(), [&](std::int64_t first, std::int64_t n) {
-      const std::span<float> values(wide(), at(n));
-      read_master(p, first, values);
-      digest.add(std::as_bytes(values));
-    });
+    digest_pieces(
+        digest, parameters_.all[at(p)].count(),
+        [&](std::int64_t first, std::span<float> values) { read_master(p, first, values); });
   }
   return digest.hex();
 }
@@ -172,11 +184,10 @@ std::string ParameterStore::moments_digest() {
   for (int p = 0; p < static_cast<int>(parameters_.all.size()); ++p) {
     for (const Plane plane : {Plane::first, Plane::second}) {
       if (grain(plane).bytes == 0) continue;
-      for_pieces(parameters_.all[at(p)].count(), [&](std::int64_t first, std::int64_t n) {
-        const std::span<float> values(wide(), at(n));
-        read_moment(plane, p, first, values);
-        digest.add(std::as_bytes(values));
-      });
+      digest_pieces(digest, parameters_.all[at(p)].count(),
+                    [&](std::int64_t first, std::span<float> values) {
+                      read_moment(plane, p, first, values);
+                    });
     }
   }
   return digest.hex();

@@ -8,10 +8,11 @@
 #include <span>
 #include <string>
 
+#include "base/digest.h"
 #include "base/dtype.h"
-#include "device/device.h"
 #include "engine/chunk_parts.h"
 #include "engine/executor.h"
+#include "engine/runtime.h"
 #include "model/parameters.h"
 #include "optim/format.h"
 #include "plan/program.h"
@@ -22,8 +23,8 @@ using optim::Plane;
 
 class ParameterStore {
  public:
-  // Keeps references to all of it. Takes kStagingBytes of the device's host memory.
-  ParameterStore(device::Device& device, Executor& executor, const plan::Program& program,
+  // Keeps references to all of it. Takes kStagingBytes of host memory.
+  ParameterStore(Runtime& runtime, Executor& executor, const plan::Program& program,
                  const model::Parameters& parameters, const ChunkMap& map,
                  const optim::StateKind& kind);
 
@@ -54,8 +55,8 @@ class ParameterStore {
   // Elements that are handled at a time, here and by callers: bounds their staging memory, and is
   // enough to hide what a copy costs beside its bytes.
   static constexpr std::int64_t kPiece = 256 << 10;
-  // A piece as fp32 and one as it is stored.
-  static constexpr Bytes kStagingBytes = 2 * kPiece * Bytes{sizeof(float)};
+  // A piece as it is stored and two as fp32.
+  static constexpr Bytes kStagingBytes = 3 * kPiece * Bytes{sizeof(float)};
 
   // For pieces that read() fills and write() takes: a GPU copies from and to this memory at the
   // link's speed. Holds a piece of any plane, until the next call of another function.
@@ -67,11 +68,15 @@ class ParameterStore {
   std::byte* address(Plane plane, int chunk, std::int64_t in_chunk);
   std::byte* host_weight(int chunk, std::int64_t in_chunk);
   optim::Grain grain(Plane plane) const { return optim::grain_of(plane, kind_); }
-  // The other half of the staging memory.
-  float* wide() const { return reinterpret_cast<float*>(staging() + kStagingBytes / 2); }
+  template <class Read>
+  void digest_pieces(Digest& digest, std::int64_t count, Read read);
+  float* wide(std::int64_t index) const {
+    return reinterpret_cast<float*>(staging()) + (1 + index) * kPiece;
+  }
   bf16* high() const { return reinterpret_cast<bf16*>(staging()); }
   std::int16_t* low() const { return reinterpret_cast<std::int16_t*>(high() + kPiece); }
 
+  ThreadPool& pool_;
   Executor& executor_;
   const plan::Program& program_;
   const model::Parameters& parameters_;

@@ -111,8 +111,7 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
       executor_(
           runtime.device(), plan_.program, plan_.layout, device_arena_, host_arena_,
           [this](TaskRun& run) { tasks_(run); }, settings_.disturbance),
-      store_(runtime.device(), executor_, plan_.program, parameters_, map_,
-             settings_.state_kind()) {
+      store_(runtime, executor_, plan_.program, parameters_, map_, settings_.state_kind()) {
   device::Stream& compute = executor_.lane(plan::Lane::compute);
   runtime.model_ops().bind_stream(compute);
   runtime.device_optimizer().bind_stream(compute);
