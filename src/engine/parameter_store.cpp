@@ -11,7 +11,7 @@ namespace {
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 // Calls each(index) below `count`. In blocks of a length that the compiler knows: of other loops it
-// makes no vectors, and a master took four times as long to split or join.
+// makes no vectors, and splitting and joining masters took four times as long.
 template <class Each>
 void in_blocks(std::int64_t count, Each each) {
   constexpr std::int64_t block = 64;
@@ -95,19 +95,23 @@ void ParameterStore::write(Plane plane, int parameter, std::int64_t first, std::
              });
 }
 
-void ParameterStore::write_master(int parameter, std::int64_t first,
+void ParameterStore::write_master(std::span<const int> parameters, std::int64_t first,
                                   std::span<const float> values) {
   const auto count = static_cast<std::int64_t>(values.size());
-  if (kind_.weight_type == DType::f32)
-    return write(Plane::weight, parameter, first, count, values.data());
+  if (kind_.weight_type == DType::f32) {
+    for (const int p : parameters) write(Plane::weight, p, first, count, values.data());
+    return;
+  }
   for_pieces(count, [&](std::int64_t from, std::int64_t n) {
     const float* masters = values.data() + from;
     bf16* high = this->high();
     std::int16_t* low = this->low();
     in_blocks(n, [=](std::int64_t i) { high[i] = kernels::split_master(masters[i]).high; });
     in_blocks(n, [=](std::int64_t i) { low[i] = kernels::split_master(masters[i]).low; });
-    write(Plane::weight, parameter, first + from, n, high);
-    write(Plane::low, parameter, first + from, n, low);
+    for (const int p : parameters) {
+      write(Plane::weight, p, first + from, n, high);
+      write(Plane::low, p, first + from, n, low);
+    }
   });
 }
 

@@ -37,8 +37,13 @@ class ParameterStore {
   void read(Plane plane, int parameter, std::int64_t first, std::int64_t count, void* to);
   void write(Plane plane, int parameter, std::int64_t first, std::int64_t count, const void* from);
 
-  // The fp32 master: split into weight and low half, or joined from them.
-  void write_master(int parameter, std::int64_t first, std::span<const float> values);
+  // The fp32 master: split into weight and low half, or joined from them. Several parameters may
+  // be given the same values.
+  void write_master(std::span<const int> parameters, std::int64_t first,
+                    std::span<const float> values);
+  void write_master(int parameter, std::int64_t first, std::span<const float> values) {
+    write_master({&parameter, 1}, first, values);
+  }
   void read_master(int parameter, std::int64_t first, std::span<float> values);
 
   // A moment as fp32, whatever its format. `first` is a multiple of kernels::kStateBlock.

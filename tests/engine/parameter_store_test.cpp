@@ -61,6 +61,11 @@ void for_ranges(ParameterStore& store, std::span<float> values, std::int64_t len
   }
 }
 
+// So that what is read cannot be what was left there by a write.
+void forget_staging(ParameterStore& store) {
+  std::fill_n(store.staging(), ParameterStore::kStagingBytes, std::byte{0x5a});
+}
+
 TEST(ParameterStore, GivesBackMastersToTheBit) {
   Runtime runtime(test_device(), 2);
   for (const DType dtype : {DType::bf16, DType::f32}) {
@@ -76,12 +81,34 @@ TEST(ParameterStore, GivesBackMastersToTheBit) {
                  [&](int p, std::int64_t first, std::span<float> values) {
                    store.write_master(p, first, values);
                  });
+      forget_staging(store);
       EXPECT_EQ(store.weights_digest(), digest_of(written));
       for_ranges(store, found, ParameterStore::kPiece + 101,
                  [&](int p, std::int64_t first, std::span<float> values) {
                    store.read_master(p, first, values);
                  });
       EXPECT_EQ(digest_of(found), digest_of(written));
+    }
+  }
+}
+
+TEST(ParameterStore, GivesSeveralParametersTheSameValues) {
+  Runtime runtime(test_device(), 2);
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    TrainingSettings settings = settings_at(plan::Site::host);
+    settings.dtype = settings.gradient_type = dtype;
+    TrainingRun run(runtime, settings);
+    initialize(run);
+    ParameterStore& store = run.store();
+    const auto& blocks = store.parameters().blocks;
+    const std::vector<int> alike = {blocks[1].parameters.back(), blocks[3].parameters.back()};
+    const std::vector<float> written = made_up_masters(40);
+    store.write_master(alike, 3, written);
+    for (const int p : alike) {
+      forget_staging(store);
+      std::vector<float> found(written.size());
+      store.read_master(p, 3, found);
+      EXPECT_EQ(digest_of(found), digest_of(written)) << "parameter " << p;
     }
   }
 }
