@@ -1,6 +1,5 @@
 #include "engine/checkpointing.h"
 
-#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
@@ -48,14 +47,6 @@ checkpoint::TensorSpec spec_of(const model::Parameter& parameter, Plane plane,
 
 using Planes = std::vector<Plane>;
 
-// Calls visit(first, count) for pieces of a tensor.
-template <class Visit>
-void for_pieces(std::int64_t count, Visit visit) {
-  for (std::int64_t first = 0; first < count; first += ParameterStore::kPiece) {
-    visit(first, std::min(ParameterStore::kPiece, count - first));
-  }
-}
-
 void write_file(io::FileSystem& files, checkpoint::CheckpointWriter& writer, std::string_view name,
                 ParameterStore& store, const Planes& planes) {
   std::vector<checkpoint::TensorSpec> specs;
@@ -65,14 +56,12 @@ void write_file(io::FileSystem& files, checkpoint::CheckpointWriter& writer, std
   }
   checkpoint::SafetensorsWriter file(files, writer.path(name), std::move(specs),
                                      {{"format", "pt"}});
-  std::vector<std::byte> piece;
   for (int p = 0; p < static_cast<int>(all.size()); ++p) {
     for (const Plane plane : planes) {
       const optim::Grain grain = optim::grain_of(plane, store.kind());
       for_pieces(all[static_cast<std::size_t>(p)].count(), [&](std::int64_t first, std::int64_t n) {
-        piece.resize(static_cast<std::size_t>(grain.size_of(n)));
-        store.read(plane, p, first, n, piece.data());
-        file.write(piece);
+        store.read(plane, p, first, n, store.staging());
+        file.write({store.staging(), static_cast<std::size_t>(grain.size_of(n))});
       });
     }
   }
@@ -118,14 +107,12 @@ class PlaneFile {
 
 void load_planes(const PlaneFile& file, ParameterStore& store, const Planes& planes) {
   const auto& all = store.parameters().all;
-  std::vector<std::byte> piece;
   for (int p = 0; p < static_cast<int>(all.size()); ++p) {
     const model::Parameter& parameter = all[static_cast<std::size_t>(p)];
     for (const Plane plane : planes) {
       for_pieces(parameter.count(), [&](std::int64_t first, std::int64_t n) {
-        piece.resize(static_cast<std::size_t>(optim::grain_of(plane, file.kind()).size_of(n)));
-        file.read(parameter, plane, first, n, piece.data());
-        store.write(plane, p, first, n, piece.data());
+        file.read(parameter, plane, first, n, store.staging());
+        store.write(plane, p, first, n, store.staging());
       });
     }
   }

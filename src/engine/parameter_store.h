@@ -2,13 +2,17 @@
 // saves and digests use. Between steps only, with empty lanes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
+#include "base/digest.h"
 #include "base/dtype.h"
 #include "engine/chunk_parts.h"
 #include "engine/executor.h"
+#include "engine/runtime.h"
 #include "model/parameters.h"
 #include "optim/format.h"
 #include "plan/program.h"
@@ -19,8 +23,8 @@ using optim::Plane;
 
 class ParameterStore {
  public:
-  // Keeps references to all of it.
-  ParameterStore(Executor& executor, const plan::Program& program,
+  // Keeps references to all of it. Takes kStagingBytes of host memory.
+  ParameterStore(Runtime& runtime, Executor& executor, const plan::Program& program,
                  const model::Parameters& parameters, const ChunkMap& map,
                  const optim::StateKind& kind);
 
@@ -33,8 +37,13 @@ class ParameterStore {
   void read(Plane plane, int parameter, std::int64_t first, std::int64_t count, void* to);
   void write(Plane plane, int parameter, std::int64_t first, std::int64_t count, const void* from);
 
-  // The fp32 master: split into weight and low half, or joined from them.
-  void write_master(int parameter, std::int64_t first, std::span<const float> values);
+  // The fp32 master: split into weight and low half, or joined from them. Several parameters may
+  // be given the same values.
+  void write_master(std::span<const int> parameters, std::int64_t first,
+                    std::span<const float> values);
+  void write_master(int parameter, std::int64_t first, std::span<const float> values) {
+    write_master({&parameter, 1}, first, values);
+  }
   void read_master(int parameter, std::int64_t first, std::span<float> values);
 
   // A moment as fp32, whatever its format. `first` is a multiple of kernels::kStateBlock.
@@ -48,8 +57,15 @@ class ParameterStore {
   std::string weights_digest();
   std::string moments_digest();
 
-  // Elements that callers handle at a time: bounds their staging memory.
-  static constexpr std::int64_t kPiece = 64 << 10;
+  // Elements that are handled at a time, here and by callers: bounds their staging memory, and is
+  // enough to hide what a copy costs beside its bytes.
+  static constexpr std::int64_t kPiece = 256 << 10;
+  // A piece as it is stored and two as fp32.
+  static constexpr Bytes kStagingBytes = 3 * kPiece * Bytes{sizeof(float)};
+
+  // For pieces that read() fills and write() takes: a GPU copies from and to this memory at the
+  // link's speed. Holds a piece of any plane, until the next call of another function.
+  std::byte* staging() const { return staging_->data(); }
 
  private:
   template <class Visit>
@@ -57,12 +73,29 @@ class ParameterStore {
   std::byte* address(Plane plane, int chunk, std::int64_t in_chunk);
   std::byte* host_weight(int chunk, std::int64_t in_chunk);
   optim::Grain grain(Plane plane) const { return optim::grain_of(plane, kind_); }
+  template <class Read>
+  void digest_pieces(Digest& digest, std::int64_t count, Read read);
+  float* wide(std::int64_t index) const {
+    return reinterpret_cast<float*>(staging()) + (1 + index) * kPiece;
+  }
+  bf16* high() const { return reinterpret_cast<bf16*>(staging()); }
+  std::int16_t* low() const { return reinterpret_cast<std::int16_t*>(high() + kPiece); }
 
+  ThreadPool& pool_;
   Executor& executor_;
   const plan::Program& program_;
   const model::Parameters& parameters_;
   const ChunkMap& map_;
   optim::StateKind kind_;
+  std::unique_ptr<device::Buffer> staging_;
 };
+
+// Calls visit(first, count) for the pieces of so many elements.
+template <class Visit>
+void for_pieces(std::int64_t count, Visit visit) {
+  for (std::int64_t first = 0; first < count; first += ParameterStore::kPiece) {
+    visit(first, std::min(ParameterStore::kPiece, count - first));
+  }
+}
 
 }  // namespace ebb::engine

@@ -6,8 +6,9 @@
 
 namespace ebb::engine {
 
-// Host memory for pieces of tensors on their way from and to files.
-inline constexpr Bytes kStagingBytes = kMiB;
+// Host memory for pieces of tensors on their way from and to files. Converting states takes most:
+// those of a piece in two formats, at 10 and 6 bytes a parameter, and two moments as fp32.
+inline constexpr Bytes kStagingBytes = 24 * ParameterStore::kPiece;
 // Batches that wait ready for each micro-batch of a step.
 inline constexpr int kBatchesAhead = 2;
 

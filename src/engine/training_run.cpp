@@ -43,7 +43,7 @@ plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s)
                            {.accumulate = s.accumulate,
                             .gradient_type = s.gradient_type,
                             .state = s.state_kind(),
-                            .host_extra = s.host_extra});
+                            .host_extra = s.host_extra + ParameterStore::kStagingBytes});
 }
 
 plan::Profile speeds_for(plan::Profile profile, const TrainingSettings& s) {
@@ -100,6 +100,7 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
           device_ledger_.reserve("arena", plan_.layout.size_of(plan::Tier::device))),
       library_reservation_(device_ledger_.reserve("libraries", plan_.workload.device_extra)),
       host_reservation_(host_ledger_.reserve("arena", plan_.layout.size_of(plan::Tier::host))),
+      store_reservation_(host_ledger_.reserve("store", ParameterStore::kStagingBytes)),
       device_arena_("device",
                     runtime.device().allocate_device(plan_.layout.size_of(plan::Tier::device))),
       host_arena_("host", runtime.device().allocate_host(plan_.layout.size_of(plan::Tier::host))),
@@ -110,7 +111,7 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
       executor_(
           runtime.device(), plan_.program, plan_.layout, device_arena_, host_arena_,
           [this](TaskRun& run) { tasks_(run); }, settings_.disturbance),
-      store_(executor_, plan_.program, parameters_, map_, settings_.state_kind()) {
+      store_(runtime, executor_, plan_.program, parameters_, map_, settings_.state_kind()) {
   device::Stream& compute = executor_.lane(plan::Lane::compute);
   runtime.model_ops().bind_stream(compute);
   runtime.device_optimizer().bind_stream(compute);

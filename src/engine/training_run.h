@@ -111,6 +111,7 @@ class TrainingRun {
   memory::Reservation device_reservation_;
   memory::Reservation library_reservation_;
   memory::Reservation host_reservation_;
+  memory::Reservation store_reservation_;
   memory::Arena device_arena_;
   memory::Arena host_arena_;
   TrainingTasks tasks_;

@@ -11,7 +11,7 @@ namespace {
 // More than one piece, and a rest.
 model::Config config_of_pieces() {
   model::Config config = small_config();
-  config.vocabulary = 3000;
+  config.vocabulary = 2 * ParameterStore::kPiece / config.hidden + 100;
   return config;
 }
 

@@ -61,9 +61,8 @@ void fill_alike(ThreadPool& pool, TrainingRun& run) {
   }
   initialize_weights(pool, run.settings().config, made, kSeed,
                      [&](int parameter, std::int64_t from, std::span<const float> values) {
-                       for (const int p : same[static_cast<std::size_t>(parameter)]) {
-                         run.store().write_master(p, from, values);
-                       }
+                       run.store().write_master(same[static_cast<std::size_t>(parameter)], from,
+                                                values);
                      });
   run.store().clear_moments();
 }
