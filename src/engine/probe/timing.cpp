@@ -24,20 +24,38 @@ double seconds_of(device::Stream& stream, int runs, const std::function<void()>&
   return since(start);
 }
 
+int runs_of_a_pass(device::Stream& stream, const PassLength& length,
+                   const std::function<void()>& work) {
+  seconds_of(stream, 1, work);  // plans, first touches
+  constexpr int most = 2000;
+  const double one = seconds_of(stream, 1, work);
+  return static_cast<int>(std::clamp(std::ceil(length.pass / one), 1.0, double{most}));
+}
+
 }  // namespace
 
 double fastest_run(device::Stream& stream, const PassLength& length,
                    const std::function<void()>& work) {
   const auto start = Clock::now();
-  seconds_of(stream, 1, work);  // plans, first touches
-  constexpr int most = 2000;
-  const double one = seconds_of(stream, 1, work);
-  const int runs = static_cast<int>(std::clamp(std::ceil(length.pass / one), 1.0, double{most}));
+  const int runs = runs_of_a_pass(stream, length, work);
   double best = std::numeric_limits<double>::infinity();
   for (int pass = 0; pass < 3 || since(start) < length.all; ++pass) {
     best = std::min(best, seconds_of(stream, runs, work) / runs);
   }
   return best;
+}
+
+double settled_run(device::Stream& stream, const PassLength& length, double settling,
+                   const std::function<void()>& work) {
+  const int runs = runs_of_a_pass(stream, length, work);
+  for (const auto start = Clock::now(); since(start) < settling;) seconds_of(stream, runs, work);
+  std::vector<double> passes;
+  for (const auto start = Clock::now(); passes.size() < 3 || since(start) < length.all;) {
+    passes.push_back(seconds_of(stream, runs, work) / runs);
+  }
+  const auto middle = passes.begin() + static_cast<std::ptrdiff_t>(passes.size() / 2);
+  std::nth_element(passes.begin(), middle, passes.end());
+  return *middle;
 }
 
 double fastest_hop(device::Stream& compute, device::Stream& copy, const PassLength& length,

@@ -48,7 +48,7 @@ void use_isa(std::string_view name) {
 
 std::int64_t prefetch_distance() {
 #if HWY_ARCH_X86
-  static const std::int64_t distance = __builtin_cpu_is("intel") ? 1024 : 0;
+  static const std::int64_t distance = __builtin_cpu_is("intel") ? 4096 : 0;
   return distance;
 #else
   return 0;

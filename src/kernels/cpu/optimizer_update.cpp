@@ -45,11 +45,15 @@ struct Fetch {
   // Not inlined: where it is not used, it is not in the way.
   template <class... T>
   static HWY_NOINLINE void fetch(std::int64_t distance, const T*... at) {
-    (fetch_one(reinterpret_cast<const char*>(at) + distance, kStateBlock * sizeof(T)), ...);
+    (fetch_one(reinterpret_cast<std::uintptr_t>(at), distance, sizeof(T)), ...);
   }
-  static HWY_INLINE void fetch_one(const char* at, std::size_t bytes) {
+  // Of an address that may be behind the plane's end, or of a plane that there is not.
+  static HWY_INLINE void fetch_one(std::uintptr_t plane, std::int64_t distance, std::size_t size) {
     constexpr std::size_t kLine = 64;
-    for (std::size_t line = 0; line < bytes; line += kLine) hwy::Prefetch(at + line);
+    const std::uintptr_t from = plane + static_cast<std::size_t>(distance) * size;
+    for (std::size_t line = 0; line < kStateBlock * size; line += kLine) {
+      hwy::Prefetch(reinterpret_cast<const char*>(from + line));
+    }
   }
 };
 
