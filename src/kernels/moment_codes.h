@@ -167,12 +167,15 @@ inline std::uint8_t encode_first(float m, std::uint8_t scale, std::uint32_t rand
 // anew every step.
 inline constexpr int kSecondDropped = 20;  // bits of the fp32 fraction that are not kept
 inline constexpr int kSecondOctaves = 31;
+// What beta2 makes of the least is no denormal: a block whose gradients are all zero, as those of
+// tokens that a batch has not, would be many times slower on some processors.
+inline constexpr int kLeastSecond = 2;
 inline constexpr std::uint8_t kSecondNan = 4;  // of a block without scale
 
 constexpr std::uint8_t second_scale(float largest) {
   const int exponent = exponent_with_room(largest, 1u << kSecondDropped);
   if (exponent >= 255) return kNoScale;
-  return static_cast<std::uint8_t>(std::max(exponent - kSecondOctaves, 1));
+  return static_cast<std::uint8_t>(std::max(exponent - kSecondOctaves, int{kLeastSecond}));
 }
 
 // `random` has as many bits as are dropped.

@@ -268,7 +268,7 @@ struct Int8Moments {
     const BlockFloat new_v =
         hn::MulAdd(number(step.beta2), v, hn::Mul(number(step.one_minus_beta2), hn::Mul(g, g)));
     const BlockWord first_to = scale_of(new_m, kFirstRoom, kFirstOctaves, kLeastStep);
-    const BlockWord second_to = scale_of(new_v, 1u << kSecondDropped, kSecondOctaves, 1);
+    const BlockWord second_to = scale_of(new_v, 1u << kSecondDropped, kSecondOctaves, kLeastSecond);
 
     const BlockWord blocks = hn::Iota(words, first_block + static_cast<std::uint32_t>(block + i));
     const BlockWord random = scramble<OneVector<BlockWords>>(
