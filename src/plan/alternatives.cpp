@@ -25,6 +25,8 @@ class Finder {
     for (const Bytes change : {step, -step}) {
       Limits limits = plan_.limits;
       limits.device = (limits.device + change) / kMiB * kMiB;
+      const Bytes there_is = plan_.profile.device_memory;
+      if (there_is > 0 && limits.device > there_is) continue;
       add(fmt::format("--device-memory {}MiB", limits.device / kMiB),
           fmt::format("{} {} device memory", format_bytes(step), change > 0 ? "more" : "less"),
           plan_.workload, wishes_, limits, plan_.profile);

@@ -185,6 +185,7 @@ RowResult RowRunner::run(const TrainingRow& row, const Tell& tell) {
     result.model_flops = plan::model_flops(chosen.workload);
     result.chosen = measure(settings, chosen, start, tell_part(0, model));
     if (!options_.against_hand_made) return result;
+    const auto tokens = static_cast<double>(chosen.workload.tokens * chosen.workload.micro_batches);
     for (HandMadePlan& other : hand_made_plans(chosen)) {
       const auto part = static_cast<double>(result.hand_made.size() + 1);
       const std::string name = fmt::format("{}, {}", model, other.name);
@@ -193,6 +194,8 @@ RowResult RowRunner::run(const TrainingRow& row, const Tell& tell) {
               ? *result.chosen
               : measure(settings, std::move(other.plan), {}, tell_part(part, name));
       measured.name = other.name;
+      tell(fmt::format("{}: {:.0f} tokens/s", name, tokens / measured.seconds()),
+           (part + 1) / parts);
       result.hand_made.push_back(std::move(measured));
     }
   } catch (const OutOfBudget& error) {
