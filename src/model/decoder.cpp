@@ -50,16 +50,16 @@ std::int64_t tokens_within(Bytes bytes, Bytes row) {
 
 std::int64_t Decoder::head_slice() const {
   // Two thousand tokens of a vocabulary of 150,000: with fewer, the sum of the table's gradient is
-  // read and written so often that memory bounds its products. A large micro-batch, whose other
-  // activations are large too, is cut in four.
-  const std::int64_t most = std::max<std::int64_t>(2048, shape_.tokens() / 4);
+  // read and written so often that memory bounds its products. Twice as many of a large
+  // micro-batch, whose other activations are large too.
+  const std::int64_t most = std::clamp<std::int64_t>(shape_.tokens() / 4, 2048, 4096);
   const std::int64_t fits = tokens_within(most * (320 << 10), config_.vocabulary * size_of(dtype_));
   return std::min({shape_.tokens(), fits, most});
 }
 
 std::int64_t Decoder::logits_slice() const {
   // Five hundred: with fewer, the table itself is read too often.
-  const std::int64_t most = std::max<std::int64_t>(512, shape_.tokens() / 16);
+  const std::int64_t most = std::clamp<std::int64_t>(shape_.tokens() / 16, 512, 1024);
   const std::int64_t fits = tokens_within(most * (640 << 10), config_.vocabulary * 4);
   return std::min({head_slice(), fits, most});
 }

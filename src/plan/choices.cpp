@@ -43,13 +43,8 @@ std::int64_t default_chunk_parameters(const Workload& workload) {
   // 40 MiB of exact state is past the link's latency by far; a small model still gets 64 chunks.
   constexpr std::int64_t smallest = 16 << 10;
   constexpr std::int64_t largest = 4 << 20;
-  // A step's predicted time hardly changes with more of them, the time to plan does. And a GPU's
-  // queues hold about a thousand entries each, of which a chunk takes five: where all of a model's
-  // states ride, a lane with more of them is full, and whoever issues the step waits for it before
-  // he comes to what the other lanes could do.
-  constexpr std::int64_t most_chunks = 128;
   const std::int64_t total = workload.parameters();
-  return std::max(std::clamp(total / 64, smallest, largest), total / most_chunks);
+  return std::max(std::clamp(total / 64, smallest, largest), total / kMostChunks);
 }
 
 std::vector<Chunk> cut_chunks(const Workload& workload, const Choices& choices) {

@@ -35,6 +35,12 @@ struct Chunk {
   Site site = Site::resident;
 };
 
+// More chunks of equal size than this are not made of one's own accord. A GPU's queues hold about a
+// thousand entries each, of which a chunk takes five: where all of a model's states ride, a lane
+// with more of them is full, and whoever issues the step waits for it before he comes to what the
+// other lanes could do. And the time to plan grows with them.
+inline constexpr std::int64_t kMostChunks = 128;
+
 // A chunk size that keeps transfers long and the number of chunks moderate.
 std::int64_t default_chunk_parameters(const Workload&);
 

@@ -98,8 +98,7 @@ Profile from_sheet(const Card& card) {
           .cores = card.host.cores};
 }
 
-// Speeds within training steps of 1.5 B parameters where they are lower than at their best: there,
-// products alone reach 785 TFLOP/s.
+// Products as a card at work has them; for half a second one at rest reaches 785 TFLOP/s.
 Profile h200() {
   return {.name = "h200: H200 SXM 141 GB, PCIe 5, 16 cores of a server",
           .matmul_flops = {674e12, kMeasured},

@@ -117,6 +117,10 @@ class Searcher {
       try_point(point);
       point.more = 0;
       try_point(point);
+      if (!wishes_.kept_blocks) {
+        point.kept = 0;
+        try_point(point);
+      }
     }
     if (!best_.fits) try_grid();
     for (const auto& [seconds, point] : starts()) take_small_steps(point, seconds);
@@ -328,9 +332,10 @@ class Searcher {
     if (!wishes_.chunk_parameters) {
       for (const std::int64_t chunk : {at.chunk / 2, at.chunk * 2}) {
         const std::int64_t usual = default_chunk_parameters(work_);
+        const std::int64_t least = std::max(usual / 2, work_.parameters() / kMostChunks);
         Point other = at;
         other.chunk = chunk;
-        if (chunk >= usual / 2 && chunk <= usual * 4) all.push_back(other);
+        if (chunk >= least && chunk <= usual * 4) all.push_back(other);
       }
     }
     return all;
@@ -352,7 +357,8 @@ class Searcher {
     }
   }
 
-  // What keeping is worth is known beforehand, and little: it fills what the plan leaves free.
+  // What keeping is worth is little, and so tried last: for what the plan leaves free, or where it
+  // is worth more than that states leave for it.
   void keep_more() {
     most_programs_ = effort_.programs;
     Point point = point_of(best_.choices);

@@ -22,6 +22,12 @@ TEST_P(FamilyPlacementTest, GivesTheSameBitsAsResident) {
     settings.accumulate = 2;
     settings.wishes.chunk_parameters = 1024;
     const Outcome expected = train_small(settings, 1, 6);
+    settings.wishes.kept_blocks = settings.config.layers;
+    const Outcome kept = train_small(settings, 2, 6);
+    EXPECT_EQ(kept.weights, expected.weights) << name_of(dtype);
+    EXPECT_EQ(kept.moments, expected.moments) << name_of(dtype);
+    EXPECT_EQ(kept.predicted_device, kept.measured_device) << name_of(dtype);
+    settings.wishes.kept_blocks = 1;
     settings.wishes.site = plan::Site::stream;
     settings.wishes.offload_fraction = 0.9;
     settings.wishes.host_fraction = 0.4;

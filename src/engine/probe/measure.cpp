@@ -26,7 +26,7 @@ struct Sizes {
   model::Config wide, narrow;
   model::Shape wide_shape, narrow_shape;
   double pass_seconds = 0;
-  double settling_share = 0;  // of the time to spend, before products are timed
+  double settling_seconds = 0;  // before products are timed
 };
 
 model::Config block_of(std::int64_t hidden, std::int64_t heads, std::int64_t head_dim,
@@ -50,7 +50,7 @@ Sizes sizes_for(const std::string& device) {
             .wide_shape = {.rows = 8, .sequence = 2048},
             .narrow_shape = {.rows = 8, .sequence = 2048},
             .pass_seconds = 0.05,
-            .settling_share = 0.1};
+            .settling_seconds = 2};
   }
   return {.wide = block_of(512, 8, 64, 1408, 1024),
           .narrow = block_of(256, 4, 64, 704, 512),
@@ -84,7 +84,6 @@ class Measurement {
         tell_(tell),
         sizes_(sizes_for(runtime.device().kind())),
         length_{.all = seconds / kTimings, .pass = sizes_.pass_seconds},
-        settling_seconds_(seconds * sizes_.settling_share),
         parts_(runtime.device().kind() == "cpu" ? 22 : 25),
         parameters_(parameters_for(seconds)),
         compute_(runtime.device().create_stream(StreamKind::compute, "compute")),
@@ -133,10 +132,10 @@ class Measurement {
       next(fmt::format("{} {}", name_of(type), what));
       ChosenOps ops(runtime_.model_ops(), kind);
       const auto run = [&] { block.run(ops); };
-      const bool settles = kind == Kind::product && sizes_.settling_share > 0;
-      return block.cost().*amount / (settles
-                                         ? settled_run(*compute_, length_, settling_seconds_, run)
-                                         : fastest_run(*compute_, length_, run));
+      const bool settles = kind == Kind::product && sizes_.settling_seconds > 0;
+      return block.cost().*amount /
+             (settles ? settled_run(*compute_, length_, sizes_.settling_seconds, run)
+                      : fastest_run(*compute_, length_, run));
     };
     {
       BlockWork block(runtime_, *compute_, sizes_.wide, type,
@@ -320,7 +319,6 @@ class Measurement {
   const std::function<void(const std::string&, double)>& tell_;
   Sizes sizes_;
   PassLength length_;
-  double settling_seconds_;
   double parts_;       // calls of next(), and one more
   double behind_ = 0;  // of them
   std::int64_t parameters_;

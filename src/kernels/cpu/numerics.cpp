@@ -8,8 +8,8 @@
 
 namespace ebb::kernels {
 
-// Raised whenever a kernel's order of operations or the grid of matrix tiles changes.
-constexpr int kRevision = 1;
+// Raised whenever a kernel's order of operations, a rounding or the grid of matrix tiles changes.
+constexpr int kRevision = 2;
 
 Json cpu_numerics() {
   const dnnl_version_t* version = dnnl_version();

@@ -8,8 +8,8 @@
 namespace ebb::kernels {
 namespace {
 
-// Raised whenever a kernel's order of operations changes.
-constexpr int kRevision = 2;
+// Raised whenever a kernel's order of operations or a rounding changes.
+constexpr int kRevision = 3;
 
 Json cuda_numerics() {
   const device::CudaDescription gpu = device::describe_cuda();
