@@ -80,11 +80,15 @@ Decoder::Saved Decoder::carve_saved(Carver& carver) const {
   return saved;
 }
 
-Decoder::Kept Decoder::carve_kept(Carver& carver) const {
+// Where it is made again, norm outputs take turns in the work's memory and the product is the
+// caller's.
+Decoder::Kept Decoder::carve_kept(Carver* carver, Carver& work) const {
   const std::int64_t tokens = shape_.tokens();
-  const View normed = carve(carver, tokens, config_.hidden);
-  const View middle_normed = carve(carver, tokens, config_.hidden);
-  return {normed, middle_normed, carve(carver, tokens, config_.intermediate)};
+  Kept kept;
+  kept.normed = carve(carver ? *carver : work, tokens, config_.hidden);
+  kept.middle_normed = carver ? carve(*carver, tokens, config_.hidden) : kept.normed;
+  if (carver) kept.product = carve(*carver, tokens, config_.intermediate);
+  return kept;
 }
 
 void Decoder::embed(ModelOps& ops, const std::byte* weights, std::span<const std::int32_t> ids,
@@ -105,12 +109,7 @@ void Decoder::forward(ModelOps& ops, std::int64_t layer, const ForwardMemory& me
   const std::byte* weights = memory.weights;
   const Saved saved = carve_saved(saved_memory);
   const ConstView x = activation(memory.input, tokens, config_.hidden);
-  Kept kept;
-  if (memory.kept != nullptr) {
-    kept = carve_kept(*memory.kept);
-  } else {
-    kept.normed = kept.middle_normed = carve(work, tokens, config_.hidden);
-  }
+  Kept kept = carve_kept(memory.kept, work);
 
   norm(ops, weights, places_.input_norm, kept.normed, saved.input_stats, false, x);
   linears(ops, weights, places_.qkv, saved.qkv, kept.normed);
@@ -196,14 +195,9 @@ void Decoder::backward(ModelOps& ops, std::int64_t layer, const BackwardMemory& 
   const View dx = activation(memory.residual, tokens, config_.hidden);
   const View dnormed = carve(work, tokens, config_.hidden);
   const View dproduct = carve(work, tokens, config_.intermediate);
+  Kept kept = carve_kept(memory.kept, work);
   const bool again = memory.kept == nullptr;
-  Kept kept;
-  if (again) {
-    kept.normed = kept.middle_normed = carve(work, tokens, config_.hidden);
-    kept.product = dproduct;
-  } else {
-    kept = carve_kept(*memory.kept);
-  }
+  if (again) kept.product = dproduct;
 
   // The MLP. Its product is made again in one pass with the gradient of what it is made of, in the
   // memory of its own gradient.

@@ -113,7 +113,7 @@ class Decoder {
   struct Saved;
   struct Kept;
   Saved carve_saved(Carver& carver) const;
-  Kept carve_kept(Carver& carver) const;
+  Kept carve_kept(Carver* carver, Carver& work) const;
 
   // Views of memory in the types that belong there.
   kernels::View activation(std::byte* data, std::int64_t rows, std::int64_t cols) const;

@@ -9,7 +9,8 @@
 namespace ebb::plan {
 namespace {
 
-// Small steps from the plan that was found, not another search from the start.
+// Small steps from the plan that was found. With less memory the best plan may be far from it, so
+// that is searched from the start as well.
 constexpr int kPrograms = 50;
 // What changes less than this is not worth a line.
 constexpr double kNoticeable = 0.005;
@@ -26,7 +27,7 @@ class Finder {
       Limits limits = plan_.limits;
       limits.device = (limits.device + change) / kMiB * kMiB;
       const Bytes there_is = plan_.profile.device_memory;
-      if (there_is > 0 && limits.device > there_is) continue;
+      if (change > 0 && there_is > 0 && limits.device > there_is) continue;
       add(fmt::format("--device-memory {}MiB", limits.device / kMiB),
           fmt::format("{} {} device memory", format_bytes(step), change > 0 ? "more" : "less"),
           plan_.workload, wishes_, limits, plan_.profile);
@@ -62,8 +63,12 @@ class Finder {
  private:
   void add(std::string flags, std::string note, const Workload& work, const Wishes& wishes,
            const Limits& limits, const Profile& profile) {
-    const Found other =
+    Found other =
         search(work, wishes, limits, profile, {.programs = kPrograms, .start = plan_.choices});
+    if (limits.device < plan_.limits.device) {
+      const Found anew = search(work, wishes, limits, profile);
+      if (anew.fits && (!other.fits || anew.step_seconds < other.step_seconds)) other = anew;
+    }
     if (!other.fits) return;
     const double speed = static_cast<double>(work.tokens * work.micro_batches) /
                          other.step_seconds / plan_.tokens_per_second();

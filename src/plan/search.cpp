@@ -379,7 +379,7 @@ class Searcher {
   const Floor floor_;
   const std::int64_t layers_;
   int programs_ = 0;
-  int most_programs_ = effort_.programs * 7 / 8;  // the rest is for what is left free
+  int most_programs_ = effort_.programs * 7 / 8;  // the rest is for keep_more()
   int last_share_ = 0;
   Found best_;
   Bytes missing_ = std::numeric_limits<Bytes>::max();

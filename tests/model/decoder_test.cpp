@@ -277,6 +277,18 @@ HeadRun run_head(SmallModel& model, const Decoder& decoder, const Floats& input,
   return run;
 }
 
+// What is fixed by the numerics no plan can make smaller.
+TEST(Decoder, SlicesOfTheHeadAreBounded) {
+  Config config = small(false, true);
+  config.vocabulary = 151'936;
+  for (const std::int64_t rows : {1, 8, 32, 1024}) {
+    const Decoder decoder(config, DType::bf16, DType::bf16, {.rows = rows, .sequence = 2048});
+    EXPECT_LE(decoder.head_slice() * config.vocabulary * 2, 1280 * kMiB) << rows;
+    EXPECT_LE(decoder.logits_slice() * config.vocabulary * 4, 640 * kMiB) << rows;
+    EXPECT_GE(decoder.head_slice(), 2048) << rows;
+  }
+}
+
 TEST(Decoder, HeadInSlicesIsTheHeadInOne) {
   for (const bool tied : {false, true}) {
     const Config config = small(false, tied);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "plan/alternatives.h"
@@ -127,15 +128,50 @@ TEST(Alternatives, AreWhatTheySay) {
   for (const Alternative& each : all) EXPECT_NE(text.find(each.flags), std::string::npos) << text;
 }
 
-TEST(Alternatives, OfMoreMemoryAreNotSlower) {
-  const Workload work = even_work(2);
+const Alternative* with_memory(const std::vector<Alternative>& all, const std::string& note) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Alternative& each) {
+    return each.note.find(note + " device memory") != std::string::npos;
+  });
+  return found == all.end() ? nullptr : &*found;
+}
+
+TEST(Alternatives, OfMoreMemoryAreNotSlowerAndWithinWhatThereIs) {
+  const Workload work = even_work();
+  int given = 0;
   for (const Limits& limits : limits_for(work)) {
-    const Plan plan = make_plan(work, {}, limits, machine());
-    for (const Alternative& each : alternatives_to(plan, {}, {})) {
-      if (each.note.find("more device memory") == std::string::npos) continue;
-      EXPECT_GT(each.speed, 0.97) << each.flags << " after " << flags_of(plan.choices);
+    Profile profile = machine();
+    for (const int times : {1, 2}) {
+      profile.device_memory = times * limits.device;
+      const Plan plan = make_plan(work, {}, limits, profile);
+      const auto all = alternatives_to(plan, {}, {});
+      const Alternative* more = with_memory(all, "more");
+      if (more == nullptr) continue;
+      EXPECT_EQ(times, 2) << more->flags << " of " << profile.device_memory << " bytes";
+      EXPECT_GT(more->speed, 0.97) << more->flags << " after " << flags_of(plan.choices);
+      ++given;
     }
   }
+  EXPECT_GT(given, 0);
+}
+
+// The best plan with less may be far from the one that was found: keep less, and other shares.
+TEST(Alternatives, OfLessMemoryAreWhatASearchFinds) {
+  int given = 0;
+  for (const std::int64_t micro_batches : {1, 2, 4}) {
+    const Workload work = even_work(micro_batches);
+    for (const Limits& limits : limits_for(work)) {
+      const Plan plan = make_plan(work, {}, limits, machine());
+      const auto all = alternatives_to(plan, {}, {});
+      const Alternative* less = with_memory(all, "less");
+      if (less == nullptr) continue;
+      const Limits its{parse_bytes(less->flags.substr(16), "limit"), limits.host};
+      const Plan anew = make_plan(work, {}, its, machine());
+      EXPECT_GT(less->speed, 0.95 * anew.tokens_per_second() / plan.tokens_per_second())
+          << less->flags << " after " << flags_of(plan.choices) << ": " << flags_of(anew.choices);
+      ++given;
+    }
+  }
+  EXPECT_GT(given, 0);
 }
 
 }  // namespace

@@ -62,7 +62,8 @@ BenchResult bench_training(const TrainBenchOptions& options,
   std::vector<RowResult> results;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     results.push_back(runner.run(
-        rows[i], [&](const std::string& now, double done) { teller.tell(now, done * work[i]); }));
+        rows[i], [&](const std::string& now, double done) { teller.tell(now, done * work[i]); },
+        [&](const std::string& found) { teller.tell_result(found); }));
     teller.finished(work[i]);
     teller.tell_result(engine::to_line(results.back()));
   }

@@ -162,7 +162,8 @@ MeasuredPlan RowRunner::measure(const TrainingSettings& settings, plan::Plan pla
   return measured;
 }
 
-RowResult RowRunner::run(const TrainingRow& row, const Tell& tell) {
+RowResult RowRunner::run(const TrainingRow& row, const Tell& tell,
+                         const std::function<void(const std::string&)>& found) {
   RowResult result{.row = row};
   try {
     const std::string model = fmt::format("row {}, {} {}", row.number, row.model, row.limit);
@@ -194,8 +195,7 @@ RowResult RowRunner::run(const TrainingRow& row, const Tell& tell) {
               ? *result.chosen
               : measure(settings, std::move(other.plan), {}, tell_part(part, name));
       measured.name = other.name;
-      tell(fmt::format("{}: {:.0f} tokens/s", name, tokens / measured.seconds()),
-           (part + 1) / parts);
+      found(fmt::format("{}: {:.0f} tokens/s", name, tokens / measured.seconds()));
       result.hand_made.push_back(std::move(measured));
     }
   } catch (const OutOfBudget& error) {

@@ -57,7 +57,9 @@ class RowRunner {
   // Keeps references. The machine's memory as it is now is the limit of all rows.
   RowRunner(Runtime& runtime, io::FileSystem& files, const TrainBenchOptions& options);
 
-  RowResult run(const TrainingRow& row, const Tell& tell);
+  // `found` hears of every hand-made plan as soon as it is measured.
+  RowResult run(const TrainingRow& row, const Tell& tell,
+                const std::function<void(const std::string&)>& found);
 
  private:
   TrainingSettings settings_of(const TrainingRow& row);
