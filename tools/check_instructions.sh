@@ -22,7 +22,14 @@ instructions() {
     sed -n 's/.*Collected : //p'
 }
 
+# A compiler drops fetches that it takes for a call without effect; nothing but the time tells.
+fetches=$(objdump -d "$program" | awk '/^[0-9a-f]+ </ { in_update = /update_int8/ }
+                                       in_update && /\tprefetch[nt]/ { n++ } END { print n + 0 }')
 bad=0
+if [[ $fetches -eq 0 ]]; then
+  echo "instructions: the update has no prefetch"
+  bad=1
+fi
 while read -r format fewest most; do
   # What starting and ending takes is in both.
   few=$(instructions "$format" 10)

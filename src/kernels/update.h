@@ -1,8 +1,10 @@
 // What an update is made of: the rules, each as the numbers of one of its steps, the formats of the
 // moments, and a run of parameters with its planes. OptimizerOps::update is what computes.
 //
-// All rules read g = gradient * gradient_scale and the master p. Every operation is IEEE fp32 in
-// the written order; fma rounds once. The numbers are made in double and rounded once.
+// All rules read g = gradient * gradient_factor(step, gradient_scale) and the master p. Every
+// operation is IEEE fp32 in the written order; fma rounds once. The numbers are made in double and
+// rounded once. What can be made once for a step is, so that an element takes few operations: the
+// factor of AdamW's gradients takes in 1 - beta1, and its divisor the step's size.
 #pragma once
 
 #include <cstddef>
@@ -15,33 +17,33 @@
 
 namespace ebb::kernels {
 
-//   m = fma(beta1, m, one_minus_beta1 * g)
-//   v = fma(beta2, v, one_minus_beta2 * (g * g))
-//   d = fma(sqrt(v), inverse_root_correction2, epsilon)
-//   p = fma(-step_size, m / d, p * decay_factor)
-// The int8 format has m as a number of its block's steps, and beta1 * step for beta1.
+//   m = fma(beta1, m, g)
+//   v = fma(beta2, v, square_factor * (g * g))
+//   d = fma(sqrt(v), root_factor, epsilon)
+//   p = fma(p, decay_factor, -(m / d))
+// with step_size = learning rate / (1 - beta1^t). The int8 format has m as a number of its block's
+// steps, and beta1 * step for beta1.
 struct AdamWStep {
   float beta1 = 0.9f;
   float one_minus_beta1 = 0.1f;
   float beta2 = 0.999f;
-  float one_minus_beta2 = 0.001f;
-  float inverse_root_correction2 = 1.0f;  // 1 / sqrt(1 - beta2^t)
-  float epsilon = 1e-8f;
-  float step_size = 1e-3f;         // learning rate / (1 - beta1^t)
+  float square_factor = 0.1f;      // (1 - beta2) / (1 - beta1)^2
+  float root_factor = 1e3f;        // 1 / sqrt(1 - beta2^t) / step_size
+  float epsilon = 1e-5f;           // the rule's / step_size; infinite where nothing moves
   float decay_factor = 1.0f;       // 1 - learning rate * weight decay; 1 where nothing decays
   std::uint64_t rounding_key = 0;  // of the run's seed and the step; the exact format needs none
 };
 
-// Adam with the decay in the gradient: h = fma(decay, p, g), then as AdamW with h for g and
-//   p = fma(-step_size, m / d, p)
+// Adam with the decay in the gradient: h = one_minus_beta1 * fma(decay, p, g), then as AdamW with h
+// for g and
+//   p = p - m / d
 struct AdamStep {
   float beta1 = 0.9f;
   float one_minus_beta1 = 0.1f;
   float beta2 = 0.999f;
-  float one_minus_beta2 = 0.001f;
-  float inverse_root_correction2 = 1.0f;
-  float epsilon = 1e-8f;
-  float step_size = 1e-3f;
+  float square_factor = 0.1f;
+  float root_factor = 1e3f;
+  float epsilon = 1e-5f;
   float decay = 0.0f;
 };
 
@@ -77,6 +79,15 @@ struct AdagradStep {
 };
 
 using Step = std::variant<AdamWStep, AdamStep, LionStep, SgdStep, AdagradStep>;
+
+template <class S>
+constexpr float gradient_factor(const S& step, float gradient_scale) {
+  if constexpr (std::is_same_v<S, AdamWStep>) {
+    return step.one_minus_beta1 * gradient_scale;
+  } else {
+    return gradient_scale;
+  }
+}
 
 // How many moments a rule keeps: the first plane, or both.
 template <class>

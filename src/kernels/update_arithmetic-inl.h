@@ -5,36 +5,34 @@
 // A is the arithmetic: Number (fp32) and Word (32 bits), one or many at once, and the operations
 // below on them. reference/ does not use this file; it is what this file is compared with.
 
-template <class A>
-EBB_ARITHMETIC void adam_moments(float beta1, float one_minus_beta1, float beta2,
-                                 float one_minus_beta2, typename A::Number g, typename A::Number& m,
+// Of AdamW and Adam, as the two below.
+template <class A, class S>
+EBB_ARITHMETIC void adam_moments(const S& s, typename A::Number g, typename A::Number& m,
                                  typename A::Number& v) {
-  m = A::fma(A::number(beta1), m, A::mul(A::number(one_minus_beta1), g));
-  v = A::fma(A::number(beta2), v, A::mul(A::number(one_minus_beta2), A::mul(g, g)));
+  m = A::fma(A::number(s.beta1), m, g);
+  v = A::fma(A::number(s.beta2), v, A::mul(A::number(s.square_factor), A::mul(g, g)));
 }
 
 // m / d, with `root` that of v.
-template <class A>
-EBB_ARITHMETIC typename A::Number adam_quotient(float inverse_root_correction2, float epsilon,
-                                                typename A::Number m, typename A::Number root) {
-  return A::div(m, A::fma(root, A::number(inverse_root_correction2), A::number(epsilon)));
+template <class A, class S>
+EBB_ARITHMETIC typename A::Number adam_quotient(const S& s, typename A::Number m,
+                                                typename A::Number root) {
+  return A::div(m, A::fma(root, A::number(s.root_factor), A::number(s.epsilon)));
 }
 
 template <class A>
 EBB_ARITHMETIC void apply(const AdamWStep& s, typename A::Number& p, typename A::Number g,
                           typename A::Number& m, typename A::Number& v) {
-  adam_moments<A>(s.beta1, s.one_minus_beta1, s.beta2, s.one_minus_beta2, g, m, v);
-  const auto q = adam_quotient<A>(s.inverse_root_correction2, s.epsilon, m, A::sqrt(v));
-  p = A::fma(A::number(-s.step_size), q, A::mul(p, A::number(s.decay_factor)));
+  adam_moments<A>(s, g, m, v);
+  p = A::fms(p, A::number(s.decay_factor), adam_quotient<A>(s, m, A::sqrt(v)));
 }
 
 template <class A>
 EBB_ARITHMETIC void apply(const AdamStep& s, typename A::Number& p, typename A::Number g,
                           typename A::Number& m, typename A::Number& v) {
-  const auto h = A::fma(A::number(s.decay), p, g);
-  adam_moments<A>(s.beta1, s.one_minus_beta1, s.beta2, s.one_minus_beta2, h, m, v);
-  const auto q = adam_quotient<A>(s.inverse_root_correction2, s.epsilon, m, A::sqrt(v));
-  p = A::fma(A::number(-s.step_size), q, p);
+  const auto h = A::mul(A::number(s.one_minus_beta1), A::fma(A::number(s.decay), p, g));
+  adam_moments<A>(s, h, m, v);
+  p = A::sub(p, adam_quotient<A>(s, m, A::sqrt(v)));
 }
 
 template <class A>

@@ -69,11 +69,16 @@ StepNumbers adam_numbers(const AnyAdam& rule, const Now& now) {
   result.beta1 = static_cast<float>(rule.beta1);
   result.one_minus_beta1 = static_cast<float>(1.0 - rule.beta1);
   result.beta2 = static_cast<float>(rule.beta2);
-  result.one_minus_beta2 = static_cast<float>(1.0 - rule.beta2);
-  result.inverse_root_correction2 =
-      static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(rule.beta2, now.step)));
-  result.epsilon = static_cast<float>(rule.epsilon);
-  result.step_size = static_cast<float>(now.rate / (1.0 - std::pow(rule.beta1, now.step)));
+  const double one_minus_beta1 = 1.0 - rule.beta1;
+  result.square_factor =
+      static_cast<float>((1.0 - rule.beta2) / (one_minus_beta1 * one_minus_beta1));
+  const double step_size = now.rate / (1.0 - std::pow(rule.beta1, now.step));
+  const double root_factor = 1.0 / std::sqrt(1.0 - std::pow(rule.beta2, now.step)) / step_size;
+  const double epsilon = rule.epsilon / step_size;
+  constexpr double kMost = std::numeric_limits<float>::max();
+  const bool moves = root_factor < kMost && epsilon < kMost;
+  result.root_factor = moves ? static_cast<float>(root_factor) : 1.0f;
+  result.epsilon = moves ? static_cast<float>(epsilon) : std::numeric_limits<float>::infinity();
   return result;
 }
 

@@ -227,35 +227,33 @@ TEST_P(UpdateOps, ANormThatIsNotFiniteTouchesNothing) {
 }
 
 // Hand-made numbers, all exact in fp32, so that the specification has a test of its own. The
-// gradient is 4, the scale a half: g is 2.
+// gradient is 4, the scale a half: g is 2, and AdamW's with 1 - beta1 is 1.
 TEST_P(UpdateOps, AdamWByHand) {
   const AdamWStep step{.beta1 = 0.5f,
                        .one_minus_beta1 = 0.5f,
                        .beta2 = 0.0f,
-                       .one_minus_beta2 = 0.25f,
-                       .inverse_root_correction2 = 0.5f,
-                       .epsilon = 0.125f,
-                       .step_size = 0.25f,
+                       .square_factor = 1.0f,
+                       .root_factor = 2.0f,
+                       .epsilon = 0.5f,
                        .decay_factor = 0.75f};
   const One one = after({2.0f, 0.5f, 0.0625f}, 4.0f, step);
-  EXPECT_EQ(one.first, 1.25f);  // 0.5 * 0.5 + 0.5 * 2
-  EXPECT_EQ(one.second, 1.0f);  // 0 + 0.25 * 4
-  EXPECT_EQ(one.weight, 1.0f);  // 2 * 0.75 - 0.25 * (1.25 / (1 * 0.5 + 0.125))
+  EXPECT_EQ(one.first, 1.25f);  // 0.5 * 0.5 + 1
+  EXPECT_EQ(one.second, 1.0f);  // 0 + 1 * 1
+  EXPECT_EQ(one.weight, 1.0f);  // 2 * 0.75 - 1.25 / (1 * 2 + 0.5)
 }
 
 TEST_P(UpdateOps, AdamByHand) {
   const AdamStep step{.beta1 = 0.5f,
                       .one_minus_beta1 = 0.5f,
                       .beta2 = 0.0f,
-                      .one_minus_beta2 = 0.25f,
-                      .inverse_root_correction2 = 0.5f,
-                      .epsilon = 1.0f,
-                      .step_size = 0.25f,
+                      .square_factor = 1.0f,
+                      .root_factor = 2.0f,
+                      .epsilon = 4.0f,
                       .decay = 1.0f};
-  const One one = after({2.0f, 1.0f, 0.0625f}, 4.0f, step);  // h = 1 * 2 + 2 = 4
+  const One one = after({2.0f, 1.0f, 0.0625f}, 4.0f, step);  // h = 0.5 * (1 * 2 + 2) = 2
   EXPECT_EQ(one.first, 2.5f);
   EXPECT_EQ(one.second, 4.0f);
-  EXPECT_EQ(one.weight, 2.0f - 0.25f * 1.25f);  // 2.5 / (2 * 0.5 + 1)
+  EXPECT_EQ(one.weight, 2.0f - 0.3125f);  // 2.5 / (2 * 2 + 4)
 }
 
 TEST_P(UpdateOps, LionByHand) {

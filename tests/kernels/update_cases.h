@@ -28,9 +28,10 @@ template <class S>
 S adam_numbers(int step) {
   S result;
   result.beta2 = 0.95f;
-  result.one_minus_beta2 = 0.05f;
-  result.inverse_root_correction2 = static_cast<float>(1 / std::sqrt(1 - std::pow(0.95, step)));
-  result.step_size = static_cast<float>(1e-2 / (1 - std::pow(0.9, step)));
+  result.square_factor = 5.0f;
+  const double step_size = 1e-2 / (1 - std::pow(0.9, step));
+  result.root_factor = static_cast<float>(1 / std::sqrt(1 - std::pow(0.95, step)) / step_size);
+  result.epsilon = static_cast<float>(1e-8 / step_size);
   return result;
 }
 

@@ -202,12 +202,12 @@ TEST(Rules, AStepsNumbersAreRoundedOnce) {
   const kernels::AdamWStep step = adamw_step(adamw, 3e-4, 1, true);
   EXPECT_EQ(step.beta1, 0.9f);
   EXPECT_EQ(step.one_minus_beta1, static_cast<float>(1.0 - 0.9));
-  EXPECT_EQ(step.one_minus_beta2, static_cast<float>(1.0 - 0.999));  // not 1.0f - 0.999f
-  EXPECT_FLOAT_EQ(step.step_size, 3e-3f);
-  EXPECT_FLOAT_EQ(step.inverse_root_correction2, 31.6227766f);
+  EXPECT_EQ(step.square_factor, static_cast<float>((1.0 - 0.999) / ((1.0 - 0.9) * (1.0 - 0.9))));
+  EXPECT_FLOAT_EQ(step.root_factor, 31.6227766f / 3e-3f);  // the step's size is 3e-3
+  EXPECT_FLOAT_EQ(step.epsilon, 1e-8f / 3e-3f);
   EXPECT_EQ(step.decay_factor, static_cast<float>(1.0 - 3e-4 * 0.1));
   EXPECT_EQ(adamw_step(adamw, 3e-4, 1, false).decay_factor, 1.0f);
-  EXPECT_FLOAT_EQ(adamw_step(adamw, 3e-4, 1'000'000, true).step_size, 3e-4f);
+  EXPECT_FLOAT_EQ(adamw_step(adamw, 3e-4, 1'000'000, true).root_factor, 1 / 3e-4f);
 }
 
 TEST(Rules, WhatDoesNotDecayHasADecayOfNothing) {
@@ -230,8 +230,18 @@ TEST(Rules, EveryStepAndSeedRoundsWithAnotherKey) {
 
 TEST(Rules, BetasOfZeroAreAllowed) {
   const kernels::AdamWStep step = adamw_step({.beta1 = 0, .beta2 = 0}, 0.5, 1, true);
-  EXPECT_EQ(step.step_size, 0.5f);
-  EXPECT_EQ(step.inverse_root_correction2, 1.0f);
+  EXPECT_EQ(step.square_factor, 1.0f);
+  EXPECT_EQ(step.root_factor, 2.0f);
+}
+
+// A rate of zero, at a warm-up's start, and rates so small that their inverse is no float.
+TEST(Rules, WithoutARateNothingMoves) {
+  for (const double rate : {0.0, 1e-300, 1e-42}) {
+    const kernels::AdamWStep step = adamw_step({.epsilon = 1e-8}, rate, 1, false);
+    EXPECT_EQ(step.epsilon, std::numeric_limits<float>::infinity()) << rate;
+    EXPECT_EQ(step.root_factor, 1.0f) << rate;
+  }
+  EXPECT_LT(adamw_step({}, 1e-30, 1, false).epsilon, 1e30f);
 }
 
 TEST(Rules, NamesGoBothWays) {

@@ -46,12 +46,12 @@ void use_isa(std::string_view name) {
       fmt::format("EBB_ISA={}: this processor has {}", name, fmt::join(isa_levels(), ", ")));
 }
 
-std::int64_t prefetch_distance() {
+bool fetching_pays() {
 #if HWY_ARCH_X86
-  static const std::int64_t distance = __builtin_cpu_is("intel") ? 4096 : 0;
-  return distance;
+  static const bool intel = __builtin_cpu_is("intel") != 0;
+  return intel;
 #else
-  return 0;
+  return false;
 #endif
 }
 

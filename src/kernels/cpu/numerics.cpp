@@ -9,7 +9,7 @@
 namespace ebb::kernels {
 
 // Raised whenever a kernel's order of operations, a rounding or the grid of matrix tiles changes.
-constexpr int kRevision = 2;
+constexpr int kRevision = 3;
 
 Json cpu_numerics() {
   const dnnl_version_t* version = dnnl_version();

@@ -53,14 +53,35 @@ struct Halves {
   static HWY_INLINE VectorWord shift_right_signed(VectorWord a) {
     return hn::BitCast(Words(), hn::ShiftRight<kBits>(hn::BitCast(Signed(), a)));
   }
+#if HWY_TARGET <= HWY_AVX3  // one operation puts halves of two vectors anywhere
   // Words whose halves are the high halves of two vectors.
   static HWY_INLINE VectorWord high(VectorWord low_ones, VectorWord high_ones) {
-    return hn::Or(hn::ShiftRight<16>(low_ones), high_half(high_ones));
+    return looked_up(low_ones, high_ones, odd_places());
   }
   // And their low halves.
   static HWY_INLINE VectorWord low(VectorWord low_ones, VectorWord high_ones) {
+    return looked_up(low_ones, high_ones, hn::Sub(odd_places(), hn::Set(Unsigned(), 1)));
+  }
+
+ private:
+  // 1, 1 of the other vector, 3, 3 of the other, and so on.
+  static HWY_INLINE hn::Vec<Unsigned> odd_places() {
+    const Unsigned d;
+    const VectorWord step = hn::Mul(hn::Iota(Words(), 0), word(0x20002u));
+    const auto other = static_cast<std::uint32_t>(hn::Lanes(d)) << 16;
+    return hn::BitCast(d, hn::Add(step, word(other + 0x10001u)));
+  }
+  static HWY_INLINE VectorWord looked_up(VectorWord a, VectorWord b, hn::Vec<Unsigned> places) {
+    return VectorWord{_mm512_permutex2var_epi16(a.raw, places.raw, b.raw)};
+  }
+#else
+  static HWY_INLINE VectorWord high(VectorWord low_ones, VectorWord high_ones) {
+    return hn::Or(hn::ShiftRight<16>(low_ones), high_half(high_ones));
+  }
+  static HWY_INLINE VectorWord low(VectorWord low_ones, VectorWord high_ones) {
     return merged(0xffffu, low_ones, hn::ShiftLeft<16>(high_ones));
   }
+#endif
 };
 
 template <class T>
@@ -89,6 +110,9 @@ struct Lanes {
   static HWY_INLINE Number div(Number x, Number y) { return EBB_EACH2(hn::Div, x, y); }
   static HWY_INLINE Number fma(Number x, Number y, Number z) {
     return EBB_EACH3(hn::MulAdd, x, y, z);
+  }
+  static HWY_INLINE Number fms(Number x, Number y, Number z) {
+    return EBB_EACH3(hn::MulSub, x, y, z);
   }
   static HWY_INLINE Number sqrt(Number x) { return EBB_EACH1(hn::Sqrt, x); }
   static HWY_INLINE Number sign(Number x) { return EBB_EACH1(sign_of, x); }
@@ -204,8 +228,8 @@ struct ByTurns {
     const VectorWord low_2 = load_words(low + kHalfBlock);
     const VectorWord high_1 = Halves::add(load_words(weight), sign_of(low_1));
     const VectorWord high_2 = Halves::add(load_words(weight + kHalfBlock), sign_of(low_2));
-    return {even_of(high_1, low_1), odd_of(high_1, low_1), even_of(high_2, low_2),
-            odd_of(high_2, low_2)};
+    return {from_bits(Halves::low(low_1, high_1)), from_bits(Halves::high(low_1, high_1)),
+            from_bits(Halves::low(low_2, high_2)), from_bits(Halves::high(low_2, high_2))};
   }
   static HWY_INLINE void store_masters(Number p, float* weight, std::int16_t*) {
     hn::StoreInterleaved2(p.a, p.b, Floats(), weight);
@@ -229,11 +253,5 @@ struct ByTurns {
   // A master is its halves side by side, but that a negative low half borrows one from the high.
   static HWY_INLINE VectorWord sign_of(VectorWord low) {
     return Halves::shift_right_signed<15>(low);
-  }
-  static HWY_INLINE Vector even_of(VectorWord high, VectorWord low) {
-    return from_bits(merged(0xffffu, low, hn::ShiftLeft<16>(high)));
-  }
-  static HWY_INLINE Vector odd_of(VectorWord high, VectorWord low) {
-    return from_bits(merged(0xffffu, hn::ShiftRight<16>(low), high));
   }
 };

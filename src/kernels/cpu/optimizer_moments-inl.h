@@ -193,7 +193,7 @@ struct Int8Moments {
   // Of `count` blocks from `block` on, and stores their new scales.
   template <class Gradient>
   HWY_INLINE void prepare(std::int64_t block, std::int64_t count, const Gradient* gradient,
-                          float gradient_scale, const AdamWStep& step, LargestOfBlocks& largest,
+                          float factor, const AdamWStep& step, LargestOfBlocks& largest,
                           BlockNumbers& to) const {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t at = (block + i) * kStateBlock;
@@ -202,7 +202,7 @@ struct Int8Moments {
     const auto bytes = static_cast<std::size_t>(2 * count);
     std::memcpy(to.scales, scales + 2 * block, bytes);
     for (std::int64_t i = 0; i < BlockNumbers::kBlocks; i += block_lanes()) {
-      make_numbers<Gradient>(i, block, gradient_scale, step, largest, to);
+      make_numbers<Gradient>(i, block, factor, step, largest, to);
     }
     std::memcpy(scales + 2 * block, to.scales, bytes);
   }
@@ -242,7 +242,7 @@ struct Int8Moments {
 
   // For as many blocks as a vector has lanes, from the i-th on.
   template <class Gradient>
-  HWY_INLINE void make_numbers(std::int64_t i, std::int64_t block, float gradient_scale,
+  HWY_INLINE void make_numbers(std::int64_t i, std::int64_t block, float factor,
                                const AdamWStep& step, const LargestOfBlocks& largest,
                                BlockNumbers& to) const {
     const BlockWords words;
@@ -257,16 +257,16 @@ struct Int8Moments {
     const BlockWord second_from = hn::ShiftRight<8>(both);
 
     const BlockFloat beta1 = hn::Mul(number(step.beta1), power(first_from));
-    const BlockFloat g = hn::Mul(hn::BitCast(floats, gradient_bits<Gradient>(largest.gradient[i])),
-                                 number(gradient_scale));
+    const BlockFloat g =
+        hn::Mul(hn::BitCast(floats, gradient_bits<Gradient>(largest.gradient[i])), number(factor));
     const BlockFloat m = hn::ConvertTo(
         floats, hn::BitCast(BlockIntegers(), hn::And(largest_byte(largest.first[i]), byte)));
     const BlockWord second_code = hn::And(largest_byte(largest.second[i]), byte);
     const BlockFloat v = hn::BitCast(floats, hn::Add(hn::ShiftLeft<23>(second_from),
                                                      hn::ShiftLeft<kSecondDropped>(second_code)));
-    const BlockFloat new_m = hn::MulAdd(beta1, m, hn::Mul(number(step.one_minus_beta1), g));
+    const BlockFloat new_m = hn::MulAdd(beta1, m, g);
     const BlockFloat new_v =
-        hn::MulAdd(number(step.beta2), v, hn::Mul(number(step.one_minus_beta2), hn::Mul(g, g)));
+        hn::MulAdd(number(step.beta2), v, hn::Mul(number(step.square_factor), hn::Mul(g, g)));
     const BlockWord first_to = scale_of(new_m, kFirstRoom, kFirstOctaves, kLeastStep);
     const BlockWord second_to = scale_of(new_v, 1u << kSecondDropped, kSecondOctaves, kLeastSecond);
 

@@ -32,25 +32,23 @@ namespace {
 #include "kernels/cpu/optimizer_lanes-inl.h"
 #include "kernels/cpu/optimizer_moments-inl.h"
 
-// Asks for a block's worth of each plane, some way ahead.
+// Asks for a block's worth of each plane, some way ahead, or does nothing. A kernel has it or has
+// it not: a branch around it is in the way, and a function around it has no effect that a compiler
+// keeps.
+template <bool kFetches>
 struct Fetch {
-  std::int64_t distance = prefetch_distance();
+  static constexpr std::uintptr_t kElements = 4096;
 
   template <class... T>
   HWY_INLINE void operator()(const T*... at) const {
-    if (HWY_UNLIKELY(distance != 0)) fetch(distance, at...);
+    if constexpr (kFetches) (fetch(reinterpret_cast<std::uintptr_t>(at), sizeof(T)), ...);
   }
 
  private:
-  // Not inlined: where it is not used, it is not in the way.
-  template <class... T>
-  static HWY_NOINLINE void fetch(std::int64_t distance, const T*... at) {
-    (fetch_one(reinterpret_cast<std::uintptr_t>(at), distance, sizeof(T)), ...);
-  }
   // Of an address that may be behind the plane's end, or of a plane that there is not.
-  static HWY_INLINE void fetch_one(std::uintptr_t plane, std::int64_t distance, std::size_t size) {
+  static HWY_INLINE void fetch(std::uintptr_t plane, std::size_t size) {
     constexpr std::size_t kLine = 64;
-    const std::uintptr_t from = plane + static_cast<std::size_t>(distance) * size;
+    const std::uintptr_t from = plane + kElements * size;
     for (std::size_t line = 0; line < kStateBlock * size; line += kLine) {
       hwy::Prefetch(reinterpret_cast<const char*>(from + line));
     }
@@ -65,17 +63,17 @@ struct Planes {
   std::int16_t* low;
   const Gradient* gradient;
   S step;
-  float scale;
+  float factor;
 
   Planes(const StateSpan& span, const S& numbers, float gradient_scale)
       : weight(static_cast<Weight*>(span.weight)),
         low(span.low),
         gradient(static_cast<const Gradient*>(span.gradient)),
         step(numbers),
-        scale(gradient_scale) {}
+        factor(gradient_factor(numbers, gradient_scale)) {}
   template <class Order>
   HWY_INLINE Number load_gradient(std::int64_t i) const {
-    return Lanes::mul(Order::load(gradient + i), Lanes::number(scale));
+    return Lanes::mul(Order::load(gradient + i), Lanes::number(factor));
   }
   template <class Order>
   HWY_INLINE Number load_masters(std::int64_t i) const {
@@ -93,12 +91,12 @@ struct Planes {
 };
 
 // `count` is a multiple of the states' block, here and below.
-template <class Weight, class Gradient, class S>
+template <bool kFetches, class Weight, class Gradient, class S>
 void update_exact(const StateSpan& span, const S& step, float scale) {
   using Moments = ExactMoments<kMoments<S>>;
   const Planes<Weight, Gradient, S> planes(span, step, scale);
   const Moments moments(span);
-  const Fetch fetch;
+  constexpr Fetch<kFetches> fetch;
   const std::int64_t blocks = span.count / kStateBlock;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t e = block * kStateBlock;
@@ -120,26 +118,23 @@ void update_exact(const StateSpan& span, const S& step, float scale) {
 // root and the division by it, which both take long.
 template <class AllPlanes>
 HWY_INLINE void move_masters(const AllPlanes& planes, Place at, Number m, Number root) {
-  const AdamWStep& s = planes.step;
-  const Number q = adam_quotient<Lanes>(s.inverse_root_correction2, s.epsilon, m, root);
+  const Number q = adam_quotient<Lanes>(planes.step, m, root);
   const Number p = planes.template load_masters<ByTurns>(at.element());
-  const Number kept = Lanes::mul(p, Lanes::number(s.decay_factor));
-  planes.template store_masters<ByTurns>(Lanes::fma(Lanes::number(-s.step_size), q, kept),
-                                         at.element());
+  const Number decay = Lanes::number(planes.step.decay_factor);
+  planes.template store_masters<ByTurns>(Lanes::fms(p, decay, q), at.element());
 }
 
 template <class AllPlanes>
-HWY_INLINE void move_moments(const AllPlanes& planes, float beta1, Place at, Number& m, Number& v) {
-  const AdamWStep& s = planes.step;
-  const Number g = planes.template load_gradient<ByTurns>(at.element());
-  adam_moments<Lanes>(beta1, s.one_minus_beta1, s.beta2, s.one_minus_beta2, g, m, v);
+HWY_INLINE void move_moments(const AllPlanes& planes, const AdamWStep& step, Place at, Number& m,
+                             Number& v) {
+  adam_moments<Lanes>(step, planes.template load_gradient<ByTurns>(at.element()), m, v);
 }
 
-template <class Weight, class Gradient>
+template <bool kFetches, class Weight, class Gradient>
 void update_bf16(const StateSpan& span, const AdamWStep& step, float scale) {
   const Planes<Weight, Gradient, AdamWStep> planes(span, step, scale);
   const Bf16Moments moments(span, step);
-  const Fetch fetch;
+  constexpr Fetch<kFetches> fetch;
   const std::int64_t blocks = span.count / kStateBlock;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t e = block * kStateBlock;
@@ -149,7 +144,7 @@ void update_bf16(const StateSpan& span, const AdamWStep& step, float scale) {
       const Place at{block, w};
       Number m, v;
       moments.load(at, m, v);
-      move_moments(planes, planes.step.beta1, at, m, v);
+      move_moments(planes, planes.step, at, m, v);
       const Number root = Lanes::sqrt(v);
       moments.store(at, m, v);
       move_masters(planes, at, m, root);
@@ -157,26 +152,28 @@ void update_bf16(const StateSpan& span, const AdamWStep& step, float scale) {
   }
 }
 
-template <class Weight, class Gradient>
+template <bool kFetches, class Weight, class Gradient>
 void update_int8(const StateSpan& span, const AdamWStep& step, float scale) {
   const Planes<Weight, Gradient, AdamWStep> planes(span, step, scale);
   const Int8Moments moments(span, step);
   LargestOfBlocks largest;
   BlockNumbers numbers = {};
-  const Fetch fetch;
+  constexpr Fetch<kFetches> fetch;
   const std::int64_t blocks = span.count / kStateBlock;
   for (std::int64_t start = 0; start < blocks; start += BlockNumbers::kBlocks) {
     const std::int64_t count = HWY_MIN(BlockNumbers::kBlocks, blocks - start);
-    moments.prepare(start, count, planes.gradient, scale, planes.step, largest, numbers);
+    moments.prepare(start, count, planes.gradient, planes.factor, planes.step, largest, numbers);
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t e = (start + i) * kStateBlock;
       fetch(planes.weight + e, planes.low + e, planes.gradient + e, moments.first + e,
             moments.second + e);
+      AdamWStep in_steps = planes.step;
+      in_steps.beta1 = numbers.beta1[i];
       for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
         const Place at{start + i, w};
         Number m, v;
         moments.load(at, numbers.least[i], m, v);
-        move_moments(planes, numbers.beta1[i], at, m, v);
+        move_moments(planes, in_steps, at, m, v);
         const Number root = Lanes::sqrt(v);
         moments.store(at, numbers, i, m, v);
         move_masters(planes, at, m, root);
@@ -197,14 +194,20 @@ void with_types(const StateSpan& span, const Kernel& kernel) {
   }
 }
 
+template <bool kFetches>
 void update_whole(const StateSpan& span, const Step& step, float scale) {
   with_types(span, [&]<class W, class G>(W, G) {
     switch (span.format) {
       case StateFormat::exact:
-        std::visit([&](const auto& numbers) { update_exact<W, G>(span, numbers, scale); }, step);
+        std::visit([&](const auto& numbers) { update_exact<kFetches, W, G>(span, numbers, scale); },
+                   step);
         break;
-      case StateFormat::bf16: update_bf16<W, G>(span, std::get<AdamWStep>(step), scale); break;
-      case StateFormat::int8: update_int8<W, G>(span, std::get<AdamWStep>(step), scale); break;
+      case StateFormat::bf16:
+        update_bf16<kFetches, W, G>(span, std::get<AdamWStep>(step), scale);
+        break;
+      case StateFormat::int8:
+        update_int8<kFetches, W, G>(span, std::get<AdamWStep>(step), scale);
+        break;
     }
   });
 }
@@ -262,11 +265,15 @@ struct PaddedBlock {
 
 void update_piece(const StateSpan& span, const Step& step, float scale) {
   const std::int64_t whole = span.count / kStateBlock * kStateBlock;
-  if (whole > 0) update_whole(part_of(span, 0, whole), step, scale);
+  if (whole > 0) {
+    const StateSpan blocks = part_of(span, 0, whole);
+    fetching_pays() ? update_whole<true>(blocks, step, scale)
+                    : update_whole<false>(blocks, step, scale);
+  }
   if (whole == span.count) return;
   const StateSpan rest = part_of(span, whole, span.count - whole);
   const PaddedBlock block(rest);
-  update_whole(block.padded, step, scale);
+  update_whole<false>(block.padded, step, scale);
   block.copy_back(rest);
 }
 

@@ -9,7 +9,7 @@ namespace ebb::kernels {
 namespace {
 
 // Raised whenever a kernel's order of operations or a rounding changes.
-constexpr int kRevision = 3;
+constexpr int kRevision = 4;
 
 Json cuda_numerics() {
   const device::CudaDescription gpu = device::describe_cuda();

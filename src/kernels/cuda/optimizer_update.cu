@@ -20,9 +20,11 @@ struct Scalar {
 
   static __device__ float number(float x) { return x; }
   static __device__ float add(float a, float b) { return __fadd_rn(a, b); }
+  static __device__ float sub(float a, float b) { return __fsub_rn(a, b); }
   static __device__ float mul(float a, float b) { return __fmul_rn(a, b); }
   static __device__ float div(float a, float b) { return __fdiv_rn(a, b); }
   static __device__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+  static __device__ float fms(float a, float b, float c) { return __fmaf_rn(a, b, -c); }
   static __device__ float sqrt(float a) { return __fsqrt_rn(a); }
   static __device__ float sign(float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : a; }
 
@@ -164,11 +166,11 @@ struct Batch {
 
 template <class W, class G, class T, class S>
 __device__ void update_element(W& weight, Half& low, T& first, T& second, G gradient, const S& step,
-                               float gradient_scale, const Dice& dice, std::int64_t at) {
+                               float factor, const Dice& dice, std::int64_t at) {
   float p = load_master(weight, low);
   float m = widen(first);
   float v = widen(second);
-  apply<Scalar>(step, p, __fmul_rn(widen(gradient), gradient_scale), m, v);
+  apply<Scalar>(step, p, __fmul_rn(widen(gradient), factor), m, v);
   store_master(p, weight, low);
   if constexpr (sizeof(T) == 4) {
     first = m;
@@ -194,6 +196,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto& [planes, parts, step, dice] = batch.at[mine];
   const std::int64_t thread = batch.thread_of(mine);
   if (now.apply == 0) return;
+  const float factor = gradient_factor(step, now.gradient_scale);
   if (thread < parts.vectors) {
     const std::int64_t at = parts.vector_start(thread);
     Vector<W> weight = load(planes.weight, at);
@@ -206,7 +209,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       update_element(weight.at[i], low.at[i], first.at[i], second.at[i], gradient.at[i], step,
-                     now.gradient_scale, dice, at + i);
+                     factor, dice, at + i);
     }
     store(planes.weight, at, weight);
     if constexpr (kSplit) store(planes.low, at, low);
@@ -220,8 +223,7 @@ __global__ void __launch_bounds__(kThreads)
     T first = planes.first[at];
     T second{};
     if constexpr (kTwo) second = planes.second[at];
-    update_element(weight, low, first, second, planes.gradient[at], step, now.gradient_scale, dice,
-                   at);
+    update_element(weight, low, first, second, planes.gradient[at], step, factor, dice, at);
     planes.weight[at] = weight;
     if constexpr (kSplit) planes.low[at] = low;
     planes.first[at] = first;
@@ -327,6 +329,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::uint8_t second_from = scales[2 * block + 1];
   AdamWStep in_steps = step;
   in_steps.beta1 = __fmul_rn(step.beta1, first_step(scales[2 * block]));
+  const float factor = gradient_factor(step, now.gradient_scale);
 
   float m[4];
   float v[4];
@@ -349,8 +352,7 @@ __global__ void __launch_bounds__(kThreads)
   float largest_v = decode_second(
       static_cast<std::uint8_t>(__reduce_max_sync(0xffffffffu, most_second)), second_from);
   const float largest_gradient = __uint_as_float(__reduce_max_sync(0xffffffffu, most_gradient));
-  adam_moments<Scalar>(in_steps.beta1, step.one_minus_beta1, step.beta2, step.one_minus_beta2,
-                       __fmul_rn(largest_gradient, now.gradient_scale), largest_m, largest_v);
+  adam_moments<Scalar>(in_steps, __fmul_rn(largest_gradient, factor), largest_m, largest_v);
   const std::uint8_t first_to = first_scale(largest_m);
   const std::uint8_t second_to = second_scale(largest_v);
 
@@ -360,7 +362,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     float p = load_master(weight[k], low[k]);
-    apply<Scalar>(in_steps, p, __fmul_rn(widen(gradient[k]), now.gradient_scale), m[k], v[k]);
+    apply<Scalar>(in_steps, p, __fmul_rn(widen(gradient[k]), factor), m[k], v[k]);
     store_master(p, weight[k], low[k]);
     // BlockDice::turn()
     const unsigned turn = __brev(static_cast<unsigned>(2 * four.lane + k % 2)) >> 26;

@@ -46,18 +46,18 @@ struct Parameter {
 };
 
 void apply(const AdamWStep& s, float g, Parameter& at) {
-  at.m = std::fma(s.beta1, at.m, s.one_minus_beta1 * g);
-  at.v = std::fma(s.beta2, at.v, s.one_minus_beta2 * (g * g));
-  const float d = std::fma(std::sqrt(at.v), s.inverse_root_correction2, s.epsilon);
-  at.p = std::fma(-s.step_size, at.m / d, at.p * s.decay_factor);
+  at.m = std::fma(s.beta1, at.m, g);
+  at.v = std::fma(s.beta2, at.v, s.square_factor * (g * g));
+  const float d = std::fma(std::sqrt(at.v), s.root_factor, s.epsilon);
+  at.p = std::fma(at.p, s.decay_factor, -(at.m / d));
 }
 
 void apply(const AdamStep& s, float g, Parameter& at) {
-  const float h = std::fma(s.decay, at.p, g);
-  at.m = std::fma(s.beta1, at.m, s.one_minus_beta1 * h);
-  at.v = std::fma(s.beta2, at.v, s.one_minus_beta2 * (h * h));
-  const float d = std::fma(std::sqrt(at.v), s.inverse_root_correction2, s.epsilon);
-  at.p = std::fma(-s.step_size, at.m / d, at.p);
+  const float h = s.one_minus_beta1 * std::fma(s.decay, at.p, g);
+  at.m = std::fma(s.beta1, at.m, h);
+  at.v = std::fma(s.beta2, at.v, s.square_factor * (h * h));
+  const float d = std::fma(std::sqrt(at.v), s.root_factor, s.epsilon);
+  at.p = at.p - at.m / d;
 }
 
 void apply(const LionStep& s, float g, Parameter& at) {
@@ -82,9 +82,11 @@ void apply(const AdagradStep& s, float g, Parameter& at) {
 // One element: reads the master and the gradient, applies the rule, stores the master.
 void step_element(const StateSpan& span, const Step& step, float scale, std::int64_t i,
                   Parameter& at) {
-  const float g = load(span.gradient, span.gradient_type, i) * scale;
+  const float gradient = load(span.gradient, span.gradient_type, i);
   at.p = load_master(span, i);
-  std::visit([&](const auto& numbers) { apply(numbers, g, at); }, step);
+  std::visit(
+      [&](const auto& numbers) { apply(numbers, gradient * gradient_factor(numbers, scale), at); },
+      step);
   store_master(span, i, at.p);
 }
 
@@ -128,7 +130,8 @@ Parameter largest_after(const StateSpan& span, const AdamWStep& in_steps, float 
   }
   const std::uint8_t scale = span.scales[2 * (start / kStateBlock) + 1];
   Parameter at{0, most_first, decode_second(most_second, scale)};
-  apply(in_steps, std::bit_cast<float>(most_gradient) * gradient_scale, at);
+  apply(in_steps, std::bit_cast<float>(most_gradient) * gradient_factor(in_steps, gradient_scale),
+        at);
   return at;
 }
 
