@@ -62,7 +62,7 @@ class CudaModelOps : public ModelOps, public ProductSearch {
 
   ProductSearch* product_search() override { return this; }
   std::string conditions() const override;
-  std::string method() const override { return "timed under load, 3"; }
+  std::string method() const override { return "timed under load, 2"; }
   void load_choices(const ProductChoices& choices) override { products_.load_choices(choices); }
   ProductChoices choices() const override { return products_.choices(); }
   bool chosen(const Product& product) override { return products_.chosen(product); }

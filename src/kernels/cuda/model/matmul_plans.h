@@ -42,7 +42,7 @@ class MatmulPlans {
   bool chosen(const Product& product);
 
   // Times the algorithms that the library offers for the product, whose c is overwritten, and keeps
-  // the fastest under load: two to four seconds where a run takes less than some milliseconds.
+  // the fastest under load: less than half a second where a run takes less than some milliseconds.
   void search(const Product& product, std::byte* workspace, cudaStream_t stream);
 
  private:
@@ -72,7 +72,6 @@ class MatmulPlans {
   bool fits(const Plan& plan, const Algorithm& algorithm) const;
   cublasStatus_t queue(const Plan& plan, const Algorithm& algorithm, const Product& product,
                        std::byte* workspace, cudaStream_t stream) const;
-  std::vector<Algorithm> variations(const Plan& plan, const Algorithm& algorithm) const;
   // Of one of so many runs, queued one behind the other; infinite where the library refuses them.
   double seconds(const Trial& trial, const Algorithm& algorithm, int runs) const;
 
@@ -80,7 +79,6 @@ class MatmulPlans {
   LtHandle<cublasLtHandle_t, cublasLtDestroy> library_;
   std::map<Key, Plan> plans_;
   std::map<Key, Algorithm> choices_;  // loaded
-  bool settled_ = false;              // a search has brought the card's clock down
 };
 
 }  // namespace ebb::kernels
