@@ -18,6 +18,7 @@ using cuda_model::Matrix;
 
 constexpr unsigned kThreads = 512;
 constexpr int kSumThreads = 1024;
+constexpr Bytes kMostClusterBytes = 220 * kKiB;  // of a block
 
 // dlogits may be logits' memory: a thread reads and writes its own columns, and the target's logit
 // is read before the first barrier, which lies before every write.
@@ -77,19 +78,17 @@ __global__ void sum_values(double* total, const float* values, std::int64_t coun
   if (threadIdx.x == 0) *total = sum;
 }
 
-// Whether the row is long, but not too long for the cluster's registers.
+// Whether the row is long, but not too long for the cluster's shared memory.
 bool suits_clusters(View dlogits, ConstView logits) {
   constexpr int width = cuda_model::kClusterWidth;
   return dlogits.type == DType::bf16 && logits.cols >= cuda_model::kFewestClusterColumns &&
-         cuda_model::cluster_packs(logits.cols) <= cuda_model::kPacksOfOne &&
+         cuda_model::cluster_share(logits.cols) * 4 <= kMostClusterBytes &&
          cuda_model::can_vectorize(dlogits, logits.cols, width) &&
          cuda_model::can_vectorize(logits, logits.cols, width);
 }
 
 void launch_clusters(View dlogits, ConstView logits, const LossRows& work, cudaStream_t stream) {
-  const auto kernel = cuda_model::cluster_packs(logits.cols) <= cuda_model::kPacksOfTwo
-                          ? cuda_model::cross_entropy_clusters<cuda_model::kPacksOfTwo, 2>
-                          : cuda_model::cross_entropy_clusters<cuda_model::kPacksOfOne, 1>;
+  const auto kernel = cuda_model::cross_entropy_clusters;
   const auto* const function = reinterpret_cast<const void*>(kernel);
   const std::int64_t share = cuda_model::cluster_share(logits.cols);
   const Bytes shared = share * 4;
