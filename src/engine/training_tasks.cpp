@@ -238,12 +238,14 @@ void TrainingTasks::host_finish_gradient(TaskRun& run) {
   const std::byte* sum = run.read(Role::host_sum, count * work().sum_bytes());
   double* to = squares(run.at(Role::host_squares, 8 * (work().micro_batches + map_.squares)));
   const DType sum_type = work().micro_batches == 2 ? settings_.gradient_type : DType::f32;
+  std::vector<kernels::GradientPart> parts;
   for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
-    std::byte* data = gradient + part.in_chunk * work().gradient_bytes;
-    ops.finish_gradient(data, settings_.gradient_type, sum + part.in_chunk * work().sum_bytes(),
-                        sum_type, part.count);
-    ops.square_sums(to + part.first_square, data, settings_.gradient_type, part.count);
+    parts.push_back({.gradient = gradient + part.in_chunk * work().gradient_bytes,
+                     .sum = sum + part.in_chunk * work().sum_bytes(),
+                     .partials = to + part.first_square,
+                     .count = part.count});
   }
+  ops.finish_parts(parts, settings_.gradient_type, sum_type);
 }
 
 void TrainingTasks::norm(TaskRun& run) {

@@ -118,6 +118,54 @@ TEST_P(OptimizerGradients, SquareSumsEqualTheReference) {
   }
 }
 
+// Parts of all sizes in one call, some of them whole already.
+TEST_P(OptimizerGradients, FinishedPartsEqualTheReference) {
+  const std::vector<std::int64_t> counts = {1, 0, 4096, 131101, 129, 40000, 4099, 17};
+  for (const DType type : {DType::bf16, DType::f32}) {
+    for (const DType sum_type : {DType::bf16, DType::f32}) {
+      for (const std::int64_t target : targets()) {
+        const OnlyTarget only(target);
+        std::vector<Array> expected, found, sums;
+        std::vector<GradientPart> wanted, made;
+        std::int64_t blocks = 0;
+        for (const std::int64_t count : counts) blocks += norm_blocks(count);
+        std::vector<double> squares(static_cast<std::size_t>(blocks + 1), -1.0);
+        std::vector<double> found_squares = squares;
+        expected.reserve(counts.size());
+        found.reserve(counts.size());
+        sums.reserve(counts.size());
+        blocks = 0;
+        for (std::size_t p = 0; p < counts.size(); ++p) {
+          const auto offset = static_cast<std::int64_t>(p % 5);
+          expected.emplace_back(type, counts[p], offset).fill(p, 1, 1.0);
+          sums.emplace_back(sum_type, counts[p], offset % 3).fill(p, 2, 1.0);
+          // Finite ones too: a single NaN would hide all else of its block.
+          const CounterRng rng(p, 3);
+          for (std::int64_t i = 0; p % 2 == 1 && i < counts[p]; ++i) {
+            expected.back().set(i, static_cast<float>(rng.normal(static_cast<std::uint64_t>(i))));
+            sums.back().set(i, 0.5f);
+          }
+          found.push_back(expected.back());
+          const void* const sum = p % 3 == 2 ? nullptr : sums.back().data();
+          wanted.push_back({expected.back().data(), sum, squares.data() + blocks, counts[p]});
+          made.push_back({found.back().data(), sum, found_squares.data() + blocks, counts[p]});
+          blocks += norm_blocks(counts[p]);
+        }
+        reference_.finish_parts(wanted, type, sum_type);
+        cpu_.finish_parts(made, type, sum_type);
+        for (std::size_t p = 0; p < counts.size(); ++p) {
+          ASSERT_EQ(difference(expected[p], found[p]), "")
+              << about(target, GetParam(), type, sum_type, counts[p]);
+        }
+        for (std::size_t i = 0; i < squares.size(); ++i) {
+          ASSERT_TRUE(same_number(squares[i], found_squares[i]))
+              << about(target, GetParam(), type, sum_type, 0) << "partial " << i;
+        }
+      }
+    }
+  }
+}
+
 // The promise: partials belong to blocks of a tensor, so any cut between blocks gives the same.
 TEST_P(OptimizerGradients, CuttingBetweenBlocksChangesNoPartial) {
   const std::int64_t count = 21 * kNormBlock + 1234;

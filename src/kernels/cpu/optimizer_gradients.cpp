@@ -244,5 +244,26 @@ void CpuOptimizerOps::square_sums(double* partials, const void* gradient, DType 
   });
 }
 
+// What a piece's sums made is squared while it is in the cache.
+void CpuOptimizerOps::finish_parts(std::span<const GradientPart> parts, DType gradient_type,
+                                   DType sum_type) {
+  check_float_type(gradient_type, "the gradient");
+  check_float_type(sum_type, "the sum");
+  const auto count_of = [](const GradientPart& part) { return part.count; };
+  for_pieces_of(pool_, parts, count_of,
+                [&](const GradientPart& part, std::int64_t start, std::int64_t length) {
+                  for (std::int64_t i = start; i < start + length; i += kPiece) {
+                    const std::int64_t count = std::min(kPiece, start + length - i);
+                    void* const gradient = offset(part.gradient, gradient_type, i);
+                    if (part.sum != nullptr) {
+                      HWY_DYNAMIC_DISPATCH(finish_gradient_piece)
+                      (gradient, gradient_type, offset(part.sum, sum_type, i), sum_type, count);
+                    }
+                    HWY_DYNAMIC_DISPATCH(square_sums_piece)
+                    (part.partials + i / kNormBlock, gradient, gradient_type, count);
+                  }
+                });
+}
+
 }  // namespace ebb::kernels
 #endif  // HWY_ONCE

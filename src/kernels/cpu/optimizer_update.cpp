@@ -296,27 +296,16 @@ namespace {
 HWY_EXPORT(update_piece);
 }
 
-// The pieces of all spans are one call of the pool: threads that have ended a span's last piece
-// start the next span's first.
 void CpuOptimizerOps::update_spans(std::span<const SpanUpdate> updates, const StepScale* scale) {
   check_spans(updates);
   if (scale->apply == 0) return;
   const float gradient_scale = scale->gradient_scale;
-  std::int64_t elements = 0;
-  for (const SpanUpdate& update : updates) elements += update.span.count;
-  const std::int64_t length = piece_length(elements, pool_.slots());
-  const auto pieces_in = [&](const SpanUpdate& update) {
-    return pieces_of(update.span.count, length);
-  };
-  std::int64_t pieces = 0;
-  for (const SpanUpdate& update : updates) pieces += pieces_in(update);
-  pool_.parallel_for(pieces, [&](std::int64_t piece, int) {
-    const SpanUpdate* at = updates.data();
-    for (; piece >= pieces_in(*at); ++at) piece -= pieces_in(*at);
-    const std::int64_t start = piece * length;
-    const StateSpan part = part_of(at->span, start, std::min(length, at->span.count - start));
-    HWY_DYNAMIC_DISPATCH(update_piece)(part, at->step, gradient_scale);
-  });
+  const auto count_of = [](const SpanUpdate& update) { return update.span.count; };
+  for_pieces_of(pool_, updates, count_of,
+                [&](const SpanUpdate& update, std::int64_t start, std::int64_t length) {
+                  HWY_DYNAMIC_DISPATCH(update_piece)
+                  (part_of(update.span, start, length), update.step, gradient_scale);
+                });
 }
 
 }  // namespace ebb::kernels

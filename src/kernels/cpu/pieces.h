@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "base/dtype.h"
 #include "base/thread_pool.h"
@@ -28,6 +29,23 @@ inline std::int64_t piece_length(std::int64_t count, int threads) {
 
 constexpr std::int64_t pieces_of(std::int64_t count, std::int64_t length) {
   return (count + length - 1) / length;
+}
+
+// The pieces of several runs as one call of the pool: threads that have ended a run's last piece
+// start the next run's first. body(run, first element, number of elements)
+template <class Runs, class Count, class Body>
+void for_pieces_of(ThreadPool& pool, const Runs& runs, Count&& count_of, Body&& body) {
+  std::int64_t elements = 0;
+  for (const auto& run : runs) elements += count_of(run);
+  const std::int64_t length = piece_length(elements, pool.slots());
+  std::int64_t pieces = 0;
+  for (const auto& run : runs) pieces += pieces_of(count_of(run), length);
+  pool.parallel_for(pieces, [&](std::int64_t piece, int) {
+    auto run = std::begin(runs);
+    for (std::int64_t n; piece >= (n = pieces_of(count_of(*run), length)); ++run) piece -= n;
+    const std::int64_t start = piece * length;
+    body(*run, start, std::min(length, count_of(*run) - start));
+  });
 }
 
 template <class Body>  // body(first element, number of elements)
