@@ -242,6 +242,19 @@ TEST_P(UpdateOps, AdamWByHand) {
   EXPECT_EQ(one.weight, 1.0f);  // 2 * 0.75 - 1.25 / (1 * 2 + 0.5)
 }
 
+// Just above the least normal number, 0x1p-126, and without a gradient.
+TEST_P(UpdateOps, MomentsThatBecomeDenormalsAreKeptAsZero) {
+  const AdamWStep step{.beta1 = 0.5f, .beta2 = 0.5f};
+  for (const float moment : {0x1p-125f, 0x1.8p-126f, -0x1.8p-126f, 0x1p-149f, 0.0f}) {
+    const One one = after({2.0f, moment, std::abs(moment)}, 0.0f, step);
+    const float expected = moment == 0x1p-125f ? 0x1p-126f : 0.0f;
+    EXPECT_EQ(one.first, expected) << moment;
+    EXPECT_EQ(one.second, expected) << moment;
+  }
+  const SgdStep momentum{.momentum = 0.5f};
+  EXPECT_EQ(after({2.0f, 0x1.8p-126f, 0}, 0.0f, momentum).first, 0.0f);
+}
+
 TEST_P(UpdateOps, AdamByHand) {
   const AdamStep step{.beta1 = 0.5f,
                       .one_minus_beta1 = 0.5f,

@@ -116,6 +116,7 @@ struct Lanes {
   }
   static HWY_INLINE Number sqrt(Number x) { return EBB_EACH1(hn::Sqrt, x); }
   static HWY_INLINE Number sign(Number x) { return EBB_EACH1(sign_of, x); }
+  static HWY_INLINE Number without_denormals(Number x) { return EBB_EACH1(normal_of, x); }
 
   static HWY_INLINE Word word(std::uint32_t x) {
     const VectorWord v = hn::Set(Words(), x);
@@ -130,6 +131,10 @@ struct Lanes {
   }
 
  private:
+  static HWY_INLINE Vector normal_of(Vector a) {
+    const Vector least = hn::Set(Floats(), std::numeric_limits<float>::min());
+    return hn::IfThenZeroElse(hn::Lt(hn::Abs(a), least), a);
+  }
   static HWY_INLINE Vector sign_of(Vector a) {
     const Vector zero = hn::Zero(Floats());
     const Vector one = hn::Set(Floats(), 1.0f);

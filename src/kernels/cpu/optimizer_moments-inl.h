@@ -25,8 +25,8 @@ struct ExactMoments {
     v = kPlanes == 2 ? InRow::load(second + at.element()) : m;
   }
   HWY_INLINE void store(Place at, Number m, Number v) const {
-    InRow::store(m, first + at.element());
-    if (kPlanes == 2) InRow::store(v, second + at.element());
+    InRow::store(Lanes::without_denormals(m), first + at.element());
+    if (kPlanes == 2) InRow::store(Lanes::without_denormals(v), second + at.element());
   }
 };
 
@@ -102,9 +102,12 @@ struct Bf16Moments {
   }
   HWY_INLINE void store(Place at, Number m, Number v) const {
     const Dice::Rolled random = dice.roll(at);
-    ByTurns::store_high(rounded_bits<Lanes>(m, Dice::for_first<16>(random)), first + at.element());
-    ByTurns::store_high(rounded_bits<Lanes>(v, Dice::for_second<16>(random)),
-                        second + at.element());
+    ByTurns::store_high(
+        rounded_bits<Lanes>(Lanes::without_denormals(m), Dice::for_first<16>(random)),
+        first + at.element());
+    ByTurns::store_high(
+        rounded_bits<Lanes>(Lanes::without_denormals(v), Dice::for_second<16>(random)),
+        second + at.element());
   }
 };
 

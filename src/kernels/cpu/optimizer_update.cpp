@@ -10,6 +10,7 @@
 #include "kernels/cpu/optimizer_ops.h"
 
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <variant>
 

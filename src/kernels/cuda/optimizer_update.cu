@@ -172,6 +172,8 @@ __device__ void update_element(W& weight, Half& low, T& first, T& second, G grad
   float v = widen(second);
   apply<Scalar>(step, p, __fmul_rn(widen(gradient), factor), m, v);
   store_master(p, weight, low);
+  m = without_denormals(m);
+  v = without_denormals(v);
   if constexpr (sizeof(T) == 4) {
     first = m;
     second = v;

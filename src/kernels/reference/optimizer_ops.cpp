@@ -96,8 +96,8 @@ void update_exact(const StateSpan& span, const Step& step, float scale) {
   for (std::int64_t i = 0; i < span.count; ++i) {
     Parameter at{0, first[i], second != nullptr ? second[i] : 0};
     step_element(span, step, scale, i, at);
-    first[i] = at.m;
-    if (second != nullptr) second[i] = at.v;
+    first[i] = without_denormals(at.m);
+    if (second != nullptr) second[i] = without_denormals(at.v);
   }
 }
 
@@ -108,8 +108,8 @@ void update_bf16(const StateSpan& span, const Step& step, float scale, RoundingK
     Parameter at{0, to_float(first[i]), to_float(second[i])};
     step_element(span, step, scale, i, at);
     const ElementDice dice(key, span.first_element + i);
-    first[i] = round_at_random(at.m, dice.first(16));
-    second[i] = round_at_random(at.v, dice.second(16));
+    first[i] = round_at_random(without_denormals(at.m), dice.first(16));
+    second[i] = round_at_random(without_denormals(at.v), dice.second(16));
   }
 }
 
