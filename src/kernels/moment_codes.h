@@ -1,5 +1,6 @@
-// The compact moments, one at a time: what the bf16 and int8 formats store, and the random numbers
-// they round with. This is the specification; reference/ and conversions use it as it is.
+// Moments as they are stored, one at a time: what the bf16 and int8 formats make of them, the
+// random numbers they round with, and what no format keeps. This is the specification; reference/
+// and conversions use it as it is.
 //
 // Rounding at random: bits of a magnitude that are to be dropped get a random number of as many
 // bits added, and the carry decides. So the mean of the rounded value is the value, and a value

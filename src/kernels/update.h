@@ -2,9 +2,9 @@
 // moments, and a run of parameters with its planes. OptimizerOps::update is what computes.
 //
 // All rules read g = gradient * gradient_factor(step, gradient_scale) and the master p. Every
-// operation is IEEE fp32 in the written order; fma rounds once. The numbers are made in double and
-// rounded once. What can be made once for a step is, so that an element takes few operations: the
-// factor of AdamW's gradients takes in 1 - beta1, and its divisor the step's size.
+// operation is IEEE fp32 in the written order; fma rounds once. The steps' numbers are made in
+// double and rounded once. What can be made once for a step is, so that an element takes few
+// operations: the factor of AdamW's gradients takes in 1 - beta1, and its divisor the step's size.
 #pragma once
 
 #include <cstddef>
@@ -101,9 +101,10 @@ inline int moments_of(const Step& step) {
   return std::visit([]<class S>(const S&) { return kMoments<S>; }, step);
 }
 
-// exact: fp32 moments, for every rule. bf16 and int8 are for AdamW alone: moments are widened,
-// updated in fp32 and rounded at random, up or down, so that their mean is what exact would keep
-// (moment_codes.h has the codes and the random numbers).
+// exact: fp32 moments, for every rule; where moments of exact and bf16 would be denormals, zeros
+// are stored (after the master has moved by what they were). bf16 and int8 are for AdamW alone:
+// moments are widened, updated in fp32 and rounded at random, up or down, so that their mean is
+// what exact would keep (moment_codes.h has the codes and the random numbers).
 enum class StateFormat : std::uint8_t { exact, bf16, int8 };
 
 constexpr std::string_view name_of(StateFormat format) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -76,9 +77,10 @@ StepNumbers adam_numbers(const AnyAdam& rule, const Now& now) {
   const double root_factor = 1.0 / std::sqrt(1.0 - std::pow(rule.beta2, now.step)) / step_size;
   const double epsilon = rule.epsilon / step_size;
   constexpr double kMost = std::numeric_limits<float>::max();
-  const bool moves = root_factor < kMost && epsilon < kMost;
+  const bool moves = step_size > 0 && root_factor < kMost && epsilon < kMost;
   result.root_factor = moves ? static_cast<float>(root_factor) : 1.0f;
-  result.epsilon = moves ? static_cast<float>(epsilon) : std::numeric_limits<float>::infinity();
+  result.epsilon = moves ? std::max(static_cast<float>(epsilon), std::numeric_limits<float>::min())
+                         : std::numeric_limits<float>::infinity();
   return result;
 }
 

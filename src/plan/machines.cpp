@@ -122,7 +122,7 @@ Profile h200() {
                          {"attention_backward_flops", {15.8e12, kMeasured}},
                          {"pass_bytes_per_second", {3.8e12, kMeasured}}}},
                        {"bf16 states",
-                        {{"host_bytes_per_second", {163e9, kMeasured}},
+                        {{"host_bytes_per_second", {172e9, kMeasured}},
                          {"device_bytes_per_second", {3.7e12, kMeasured}}}},
                        {"int8 states",
                         {{"host_bytes_per_second", {171e9, kMeasured}},

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/rng.h"
 #include "hwy/targets.h"
+#include "kernels/cpu/isa.h"
 
 namespace ebb::kernels::optimizer_cases {
 
@@ -27,6 +28,18 @@ class OnlyTarget {
   }
   OnlyTarget(const OnlyTarget&) = delete;
   OnlyTarget& operator=(const OnlyTarget&) = delete;
+};
+
+// Kernels that fetch ahead, or those that do not, whatever pays here.
+class OnlyFetching {
+ public:
+  explicit OnlyFetching(bool pays) : before_(fetching_pays()) { set_fetching(pays); }
+  ~OnlyFetching() { set_fetching(before_); }
+  OnlyFetching(const OnlyFetching&) = delete;
+  OnlyFetching& operator=(const OnlyFetching&) = delete;
+
+ private:
+  bool before_;
 };
 
 // All that Highway knows and this processor has, with and without FMA.

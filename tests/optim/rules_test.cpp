@@ -236,12 +236,13 @@ TEST(Rules, BetasOfZeroAreAllowed) {
 
 // A rate of zero, at a warm-up's start, and rates so small that their inverse is no float.
 TEST(Rules, WithoutARateNothingMoves) {
-  for (const double rate : {0.0, 1e-300, 1e-42}) {
+  for (const double rate : {0.0, -0.0, 1e-300, 1e-42}) {
     const kernels::AdamWStep step = adamw_step({.epsilon = 1e-8}, rate, 1, false);
     EXPECT_EQ(step.epsilon, std::numeric_limits<float>::infinity()) << rate;
     EXPECT_EQ(step.root_factor, 1.0f) << rate;
   }
   EXPECT_LT(adamw_step({}, 1e-30, 1, false).epsilon, 1e30f);
+  EXPECT_GT(adamw_step({.epsilon = 2e-38}, 1e9, 1, false).epsilon, 0.0f);
 }
 
 TEST(Rules, NamesGoBothWays) {

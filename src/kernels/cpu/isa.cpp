@@ -5,6 +5,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 
@@ -12,6 +13,15 @@
 
 namespace ebb::kernels {
 namespace {
+
+std::atomic<bool>& fetching() {
+#if HWY_ARCH_X86
+  static std::atomic<bool> pays = __builtin_cpu_is("intel") != 0;
+#else
+  static std::atomic<bool> pays = false;
+#endif
+  return pays;
+}
 
 std::string name_of(std::int64_t target) {
   std::string name = hwy::TargetName(target);
@@ -46,14 +56,8 @@ void use_isa(std::string_view name) {
       fmt::format("EBB_ISA={}: this processor has {}", name, fmt::join(isa_levels(), ", ")));
 }
 
-bool fetching_pays() {
-#if HWY_ARCH_X86
-  static const bool intel = __builtin_cpu_is("intel") != 0;
-  return intel;
-#else
-  return false;
-#endif
-}
+bool fetching_pays() { return fetching().load(std::memory_order_relaxed); }
+void set_fetching(bool pays) { fetching() = pays; }
 
 void use_isa_of_environment() {
   if (const char* name = std::getenv("EBB_ISA"); name != nullptr && *name != '\0') use_isa(name);

@@ -23,6 +23,8 @@ void use_isa(std::string_view name);
 // Whether the optimizer's kernels ask for memory ahead: on 16 cores of an Emerald Rapids Xeon int8
 // states win a quarter by it, on an EPYC (Zen 4) exact ones lose a tenth.
 bool fetching_pays();
+// For tests: as if it did, or not.
+void set_fetching(bool pays);
 
 // As the environment's EBB_ISA says; nothing where it is not set.
 void use_isa_of_environment();

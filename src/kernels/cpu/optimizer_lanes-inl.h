@@ -129,6 +129,9 @@ struct Lanes {
   static HWY_INLINE Word zero_unless_below(Word x, Word limit, Word a) {
     return EBB_EACH3(kept_below, x, limit, a);
   }
+  static HWY_INLINE Word zero_if_below(Word x, Word limit, Word a) {
+    return EBB_EACH3(dropped_below, x, limit, a);
+  }
 
  private:
   static HWY_INLINE Vector normal_of(Vector a) {
@@ -144,6 +147,10 @@ struct Lanes {
   static HWY_INLINE VectorWord kept_below(VectorWord x, VectorWord limit, VectorWord a) {
     const auto below = hn::Lt(hn::BitCast(Integers(), x), hn::BitCast(Integers(), limit));
     return hn::BitCast(Words(), hn::IfThenElseZero(below, hn::BitCast(Integers(), a)));
+  }
+  static HWY_INLINE VectorWord dropped_below(VectorWord x, VectorWord limit, VectorWord a) {
+    const auto below = hn::Lt(hn::BitCast(Integers(), x), hn::BitCast(Integers(), limit));
+    return hn::BitCast(Words(), hn::IfThenZeroElse(below, hn::BitCast(Integers(), a)));
   }
 #undef EBB_EACH1
 #undef EBB_EACH2

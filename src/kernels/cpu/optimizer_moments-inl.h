@@ -20,6 +20,11 @@ struct ExactMoments {
 
   explicit ExactMoments(const StateSpan& span)
       : first(static_cast<float*>(span.first)), second(static_cast<float*>(span.second)) {}
+  template <class AnyFetch>
+  HWY_INLINE void fetch(const AnyFetch& ahead, std::int64_t element) const {
+    ahead(element, first);
+    if constexpr (kPlanes == 2) ahead(element, second);
+  }
   HWY_INLINE void load(Place at, Number& m, Number& v) const {
     m = InRow::load(first + at.element());
     v = kPlanes == 2 ? InRow::load(second + at.element()) : m;
@@ -96,18 +101,19 @@ struct Bf16Moments {
       : first(static_cast<bf16*>(span.first)),
         second(static_cast<bf16*>(span.second)),
         dice(span, step) {}
+  template <class AnyFetch>
+  HWY_INLINE void fetch(const AnyFetch& ahead, std::int64_t element) const {
+    ahead(element, first, second);
+  }
   HWY_INLINE void load(Place at, Number& m, Number& v) const {
     m = ByTurns::load(first + at.element());
     v = ByTurns::load(second + at.element());
   }
   HWY_INLINE void store(Place at, Number m, Number v) const {
     const Dice::Rolled random = dice.roll(at);
-    ByTurns::store_high(
-        rounded_bits<Lanes>(Lanes::without_denormals(m), Dice::for_first<16>(random)),
-        first + at.element());
-    ByTurns::store_high(
-        rounded_bits<Lanes>(Lanes::without_denormals(v), Dice::for_second<16>(random)),
-        second + at.element());
+    ByTurns::store_high(rounded_bits<Lanes>(m, Dice::for_first<16>(random)), first + at.element());
+    ByTurns::store_high(rounded_bits<Lanes>(v, Dice::for_second<16>(random)),
+                        second + at.element());
   }
 };
 
@@ -192,6 +198,10 @@ struct Int8Moments {
         scales(span.scales),
         key(rounding_key(step.rounding_key, span.tensor_key)),
         first_block(static_cast<std::uint32_t>(span.first_element / kStateBlock)) {}
+  template <class AnyFetch>
+  HWY_INLINE void fetch(const AnyFetch& ahead, std::int64_t element) const {
+    ahead(element, first, second);
+  }
 
   // Of `count` blocks from `block` on, and stores their new scales.
   template <class Gradient>

@@ -34,23 +34,25 @@ namespace {
 #include "kernels/cpu/optimizer_moments-inl.h"
 
 // Asks for a block's worth of each plane, some way ahead, or does nothing. A kernel has it or has
-// it not: a branch around it is in the way, and a function around it has no effect that a compiler
-// keeps.
+// it not: where it does not pay nothing of it is left, and a function around it that is not inlined
+// has no effect that a compiler keeps.
 template <bool kFetches>
 struct Fetch {
   static constexpr std::uintptr_t kElements = 4096;
 
+  // Of the planes that there are.
   template <class... T>
-  HWY_INLINE void operator()(const T*... at) const {
-    if constexpr (kFetches) (fetch(reinterpret_cast<std::uintptr_t>(at), sizeof(T)), ...);
+  HWY_INLINE void operator()(std::int64_t element, const T*... planes) const {
+    if constexpr (kFetches) (fetch(planes + element), ...);
   }
 
  private:
-  // Of an address that may be behind the plane's end, or of a plane that there is not.
-  static HWY_INLINE void fetch(std::uintptr_t plane, std::size_t size) {
+  // The address may be behind the plane's end.
+  template <class T>
+  static HWY_INLINE void fetch(const T* plane) {
     constexpr std::size_t kLine = 64;
-    const std::uintptr_t from = plane + kElements * size;
-    for (std::size_t line = 0; line < kStateBlock * size; line += kLine) {
+    const std::uintptr_t from = reinterpret_cast<std::uintptr_t>(plane) + kElements * sizeof(T);
+    for (std::size_t line = 0; line < kStateBlock * sizeof(T); line += kLine) {
       hwy::Prefetch(reinterpret_cast<const char*>(from + line));
     }
   }
@@ -72,6 +74,11 @@ struct Planes {
         gradient(static_cast<const Gradient*>(span.gradient)),
         step(numbers),
         factor(gradient_factor(numbers, gradient_scale)) {}
+  template <class AnyFetch>
+  HWY_INLINE void fetch(const AnyFetch& ahead, std::int64_t element) const {
+    ahead(element, weight, gradient);
+    if constexpr (std::is_same_v<Weight, bf16>) ahead(element, low);
+  }
   template <class Order>
   HWY_INLINE Number load_gradient(std::int64_t i) const {
     return Lanes::mul(Order::load(gradient + i), Lanes::number(factor));
@@ -100,9 +107,8 @@ void update_exact(const StateSpan& span, const S& step, float scale) {
   constexpr Fetch<kFetches> fetch;
   const std::int64_t blocks = span.count / kStateBlock;
   for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t e = block * kStateBlock;
-    fetch(planes.weight + e, planes.low + e, planes.gradient + e, moments.first + e,
-          moments.second + e);
+    planes.fetch(fetch, block * kStateBlock);
+    moments.fetch(fetch, block * kStateBlock);
     for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
       const Place at{block, w};
       Number m, v;
@@ -138,9 +144,8 @@ void update_bf16(const StateSpan& span, const AdamWStep& step, float scale) {
   constexpr Fetch<kFetches> fetch;
   const std::int64_t blocks = span.count / kStateBlock;
   for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t e = block * kStateBlock;
-    fetch(planes.weight + e, planes.low + e, planes.gradient + e, moments.first + e,
-          moments.second + e);
+    planes.fetch(fetch, block * kStateBlock);
+    moments.fetch(fetch, block * kStateBlock);
     for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {
       const Place at{block, w};
       Number m, v;
@@ -165,9 +170,8 @@ void update_int8(const StateSpan& span, const AdamWStep& step, float scale) {
     const std::int64_t count = HWY_MIN(BlockNumbers::kBlocks, blocks - start);
     moments.prepare(start, count, planes.gradient, planes.factor, planes.step, largest, numbers);
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t e = (start + i) * kStateBlock;
-      fetch(planes.weight + e, planes.low + e, planes.gradient + e, moments.first + e,
-            moments.second + e);
+      planes.fetch(fetch, (start + i) * kStateBlock);
+      moments.fetch(fetch, (start + i) * kStateBlock);
       AdamWStep in_steps = planes.step;
       in_steps.beta1 = numbers.beta1[i];
       for (std::int64_t w = 0; w < kBlockWords; w += lanes()) {

@@ -37,6 +37,9 @@ struct Scalar {
   static __device__ unsigned zero_unless_below(unsigned x, unsigned limit, unsigned a) {
     return x < limit ? a : 0;
   }
+  static __device__ unsigned zero_if_below(unsigned x, unsigned limit, unsigned a) {
+    return x < limit ? 0 : a;
+  }
   template <int kBits>
   static __device__ unsigned shift_right(unsigned a) {
     return a >> kBits;
@@ -172,11 +175,9 @@ __device__ void update_element(W& weight, Half& low, T& first, T& second, G grad
   float v = widen(second);
   apply<Scalar>(step, p, __fmul_rn(widen(gradient), factor), m, v);
   store_master(p, weight, low);
-  m = without_denormals(m);
-  v = without_denormals(v);
   if constexpr (sizeof(T) == 4) {
-    first = m;
-    second = v;
+    first = without_denormals(m);
+    second = without_denormals(v);
   } else {
     const unsigned random = dice.roll(at);
     const bool second_of_two = (at & 64) != 0;
