@@ -67,12 +67,16 @@ struct ElementDice {
   }
 };
 
-// Exact and bf16: what is below the least normal number is kept as zero. A moment without gradients
-// comes there in a thousand steps and would stay, as rounding makes nine tenths of the least
-// denormal that again; a processor takes twice as long for it, or many times.
-constexpr float without_denormals(float moment) {
-  const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(moment) & 0x7fffffffu;
-  return magnitude < 0x00800000u ? 0.0f : moment;
+// Exact and bf16: a moment without gradients is a denormal after a thousand steps and would stay
+// one, as nine tenths of the least of them round to it again; a processor takes twice as long for
+// it, or many times. So what is below the least normal number is dropped, now and then: in every
+// step it would cost a fifth of the update where memory is fast.
+constexpr float without_denormals(float stored) {
+  const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(stored) & 0x7fffffffu;
+  return magnitude < 0x00800000u ? 0.0f : stored;
+}
+constexpr bf16 without_denormals(bf16 stored) {
+  return (stored.bits & 0x7fff) < 0x0080 ? bf16{} : stored;
 }
 
 // `random` has 16 bits. Finite stays finite, infinities and NaN stay what they are.

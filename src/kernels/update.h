@@ -31,6 +31,7 @@ struct AdamWStep {
   float root_factor = 1e3f;        // 1 / sqrt(1 - beta2^t) / step_size
   float epsilon = 1e-5f;           // the rule's / step_size; infinite where nothing moves
   float decay_factor = 1.0f;       // 1 - learning rate * weight decay; 1 where nothing decays
+  bool drops_denormals = false;    // below
   std::uint64_t rounding_key = 0;  // of the run's seed and the step; the exact format needs none
 };
 
@@ -45,6 +46,7 @@ struct AdamStep {
   float root_factor = 1e3f;
   float epsilon = 1e-5f;
   float decay = 0.0f;
+  bool drops_denormals = false;
 };
 
 //   u = fma(beta1, m, one_minus_beta1 * g)
@@ -57,6 +59,7 @@ struct LionStep {
   float one_minus_beta2 = 0.01f;
   float rate = 1e-4f;
   float decay_factor = 1.0f;
+  bool drops_denormals = false;
 };
 
 //   h = fma(decay, p, g)
@@ -67,6 +70,7 @@ struct SgdStep {
   float rate = 1e-2f;
   float decay = 0.0f;
   bool nesterov = false;
+  bool drops_denormals = false;
 };
 
 //   h = fma(decay, p, g)
@@ -76,6 +80,7 @@ struct AdagradStep {
   float rate = 1e-2f;
   float epsilon = 1e-10f;
   float decay = 0.0f;
+  bool drops_denormals = false;
 };
 
 using Step = std::variant<AdamWStep, AdamStep, LionStep, SgdStep, AdagradStep>;
@@ -97,14 +102,18 @@ inline constexpr int kMoments<AdamWStep> = 2;
 template <>
 inline constexpr int kMoments<AdamStep> = 2;
 
+inline bool drops_denormals(const Step& step) {
+  return std::visit([](const auto& numbers) { return numbers.drops_denormals; }, step);
+}
+
 inline int moments_of(const Step& step) {
   return std::visit([]<class S>(const S&) { return kMoments<S>; }, step);
 }
 
-// exact: fp32 moments, for every rule; where moments of exact and bf16 would be denormals, zeros
-// are stored (after the master has moved by what they were). bf16 and int8 are for AdamW alone:
-// moments are widened, updated in fp32 and rounded at random, up or down, so that their mean is
-// what exact would keep (moment_codes.h has the codes and the random numbers).
+// exact: fp32 moments, for every rule. Steps that drop denormals store zeros for those moments of
+// exact and bf16 that have become denormals (without_denormals()). bf16 and int8 are for AdamW
+// alone: moments are widened, updated in fp32 and rounded at random, up or down, so that their mean
+// is what exact would keep (moment_codes.h has the codes and the random numbers).
 enum class StateFormat : std::uint8_t { exact, bf16, int8 };
 
 constexpr std::string_view name_of(StateFormat format) {

@@ -69,12 +69,11 @@ EBB_ARITHMETIC typename A::Word scramble(typename A::Word x, std::uint32_t middl
   return A::bit_xor(x, A::template shift_right<16>(x));
 }
 
-// round_at_random(without_denormals()) of what arithmetic made, whose NaN have their mark in the
-// high half: the high half is the result. What has no finite neighbour above is cut off.
+// round_at_random() of what arithmetic made, whose NaN have their mark in the high half: the high
+// half is the result. What has no finite neighbour above is cut off.
 template <class A>
 EBB_ARITHMETIC typename A::Word rounded_bits(typename A::Number value, typename A::Word random) {
   const auto bits = A::bits(value);
   const auto magnitude = A::bit_and(bits, A::word(0x7fffffffu));
-  const auto sum = A::add(bits, A::zero_unless_below(magnitude, A::word(0x7f7f0000u), random));
-  return A::zero_if_below(magnitude, A::word(0x00800000u), sum);
+  return A::add(bits, A::zero_unless_below(magnitude, A::word(0x7f7f0000u), random));
 }

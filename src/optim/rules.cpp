@@ -53,6 +53,9 @@ void check(const Lion& rule) {
 void check(const Sgd& rule) { require_share("--momentum", rule.momentum); }
 void check(const Adagrad& rule) { require_epsilon(rule.epsilon); }
 
+// Steps between those that drop denormals: few enough that hardly a moment is one for long.
+constexpr std::int64_t kDenormalsEvery = 32;
+
 // What a step is made of besides its rule.
 struct Now {
   double rate;
@@ -215,7 +218,9 @@ kernels::Step step_numbers(const Rule& rule, double learning_rate, std::int64_t 
                       .step = static_cast<double>(step),
                       .decay = decays ? r.weight_decay : 0.0,
                       .rounding_key = mix_bits(seed ^ mix_bits(static_cast<std::uint64_t>(step)))};
-        return numbers(r, now);
+        kernels::Step result = numbers(r, now);
+        std::visit([&](auto& made) { made.drops_denormals = step % kDenormalsEvery == 0; }, result);
+        return result;
       },
       rule);
 }

@@ -248,18 +248,20 @@ TEST_P(UpdateOps, AdamWByHand) {
 
 // Around the least normal number, 0x1p-126, and without a gradient. Of the least denormal nine
 // tenths are itself again.
-TEST_P(UpdateOps, MomentsThatBecomeDenormalsAreKeptAsZero) {
-  const AdamWStep step{.beta1 = 0.9f, .beta2 = 0.9f};
-  for (const float moment : {0x1.2p-126f, 0x1.1p-126f, -0x1.1p-126f, 0x1p-149f, -0x1p-149f}) {
-    const One one = after({2.0f, moment, std::abs(moment)}, 0.0f, step);
-    const float expected = moment == 0x1.2p-126f ? 0.9f * moment : 0.0f;
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(one.first), std::bit_cast<std::uint32_t>(expected))
-        << moment;
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(one.second), std::bit_cast<std::uint32_t>(expected))
-        << moment;
+TEST_P(UpdateOps, StepsThatDropDenormalsMakeThemZeros) {
+  const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
+  for (const bool drops : {true, false}) {
+    const AdamWStep step{.beta1 = 0.9f, .beta2 = 0.9f, .drops_denormals = drops};
+    for (const float moment : {0x1.2p-126f, 0x1.1p-126f, -0x1.1p-126f, 0x1p-149f, -0x1p-149f}) {
+      const One one = after({2.0f, moment, std::abs(moment)}, 0.0f, step);
+      const float next = 0.9f * moment;
+      const bool stays = moment == 0x1.2p-126f || !drops;
+      EXPECT_EQ(bits(one.first), bits(stays ? next : 0.0f)) << moment;
+      EXPECT_EQ(bits(one.second), bits(stays ? std::abs(next) : 0.0f)) << moment;
+    }
+    const SgdStep momentum{.momentum = 0.5f, .drops_denormals = drops};
+    EXPECT_EQ(after({2.0f, 0x1.8p-126f, 0}, 0.0f, momentum).first, drops ? 0.0f : 0x1.8p-127f);
   }
-  const SgdStep momentum{.momentum = 0.5f};
-  EXPECT_EQ(after({2.0f, 0x1.8p-126f, 0}, 0.0f, momentum).first, 0.0f);
 }
 
 TEST_P(UpdateOps, AdamByHand) {

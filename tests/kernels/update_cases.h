@@ -32,6 +32,7 @@ S adam_numbers(int step) {
   const double step_size = 1e-2 / (1 - std::pow(0.9, step));
   result.root_factor = static_cast<float>(1 / std::sqrt(1 - std::pow(0.95, step)) / step_size);
   result.epsilon = static_cast<float>(1e-8 / step_size);
+  result.drops_denormals = step % 3 == 1;
   return result;
 }
 
@@ -54,11 +55,20 @@ inline const std::vector<Kind>& kinds() {
          return result;
        }},
       {"lion", StateFormat::exact,
-       [](int step) -> Step { return LionStep{.decay_factor = step % 2 == 0 ? 1.0f : 0.9975f}; }},
-      {"sgd", StateFormat::exact, [](int) -> Step { return SgdStep{.decay = 0.01f}; }},
+       [](int step) -> Step {
+         return LionStep{.decay_factor = step % 2 == 0 ? 1.0f : 0.9975f,
+                         .drops_denormals = step % 3 == 1};
+       }},
+      {"sgd", StateFormat::exact,
+       [](int step) -> Step { return SgdStep{.decay = 0.01f, .drops_denormals = step % 3 == 1}; }},
       {"nesterov", StateFormat::exact,
-       [](int) -> Step { return SgdStep{.decay = 0.01f, .nesterov = true}; }},
-      {"adagrad", StateFormat::exact, [](int) -> Step { return AdagradStep{.decay = 0.01f}; }},
+       [](int step) -> Step {
+         return SgdStep{.decay = 0.01f, .nesterov = true, .drops_denormals = step % 3 == 1};
+       }},
+      {"adagrad", StateFormat::exact,
+       [](int step) -> Step {
+         return AdagradStep{.decay = 0.01f, .drops_denormals = step % 3 == 1};
+       }},
   };
   return all;
 }

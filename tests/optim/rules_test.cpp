@@ -218,6 +218,18 @@ TEST(Rules, WhatDoesNotDecayHasADecayOfNothing) {
   EXPECT_EQ(std::get<kernels::AdagradStep>(numbers(Adagrad{.weight_decay = 1})).decay, 0.0f);
 }
 
+TEST(Rules, EveryThirtySecondStepDropsDenormals) {
+  for (const char* name : {"adamw", "adam", "lion", "sgd", "adagrad"}) {
+    const auto drops = [&](std::int64_t step) {
+      return kernels::drops_denormals(step_numbers(parse_rule(name), 0.1, step, true, kSeed));
+    };
+    EXPECT_TRUE(drops(32)) << name;
+    EXPECT_TRUE(drops(640)) << name;
+    EXPECT_FALSE(drops(1)) << name;
+    EXPECT_FALSE(drops(33)) << name;
+  }
+}
+
 TEST(Rules, EveryStepAndSeedRoundsWithAnotherKey) {
   const auto key = [](std::int64_t step, std::uint64_t seed) {
     return std::get<kernels::AdamWStep>(step_numbers(AdamW{}, 0.1, step, true, seed)).rounding_key;

@@ -116,7 +116,6 @@ struct Lanes {
   }
   static HWY_INLINE Number sqrt(Number x) { return EBB_EACH1(hn::Sqrt, x); }
   static HWY_INLINE Number sign(Number x) { return EBB_EACH1(sign_of, x); }
-  static HWY_INLINE Number without_denormals(Number x) { return EBB_EACH1(normal_of, x); }
 
   static HWY_INLINE Word word(std::uint32_t x) {
     const VectorWord v = hn::Set(Words(), x);
@@ -129,15 +128,8 @@ struct Lanes {
   static HWY_INLINE Word zero_unless_below(Word x, Word limit, Word a) {
     return EBB_EACH3(kept_below, x, limit, a);
   }
-  static HWY_INLINE Word zero_if_below(Word x, Word limit, Word a) {
-    return EBB_EACH3(dropped_below, x, limit, a);
-  }
 
  private:
-  static HWY_INLINE Vector normal_of(Vector a) {
-    const Vector least = hn::Set(Floats(), std::numeric_limits<float>::min());
-    return hn::IfThenZeroElse(hn::Lt(hn::Abs(a), least), a);
-  }
   static HWY_INLINE Vector sign_of(Vector a) {
     const Vector zero = hn::Zero(Floats());
     const Vector one = hn::Set(Floats(), 1.0f);
@@ -147,10 +139,6 @@ struct Lanes {
   static HWY_INLINE VectorWord kept_below(VectorWord x, VectorWord limit, VectorWord a) {
     const auto below = hn::Lt(hn::BitCast(Integers(), x), hn::BitCast(Integers(), limit));
     return hn::BitCast(Words(), hn::IfThenElseZero(below, hn::BitCast(Integers(), a)));
-  }
-  static HWY_INLINE VectorWord dropped_below(VectorWord x, VectorWord limit, VectorWord a) {
-    const auto below = hn::Lt(hn::BitCast(Integers(), x), hn::BitCast(Integers(), limit));
-    return hn::BitCast(Words(), hn::IfThenZeroElse(below, hn::BitCast(Integers(), a)));
   }
 #undef EBB_EACH1
 #undef EBB_EACH2

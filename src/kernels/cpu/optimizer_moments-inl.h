@@ -13,6 +13,12 @@ struct Place {
   HWY_INLINE std::int64_t code() const { return block * kStateBlock + 4 * word; }
 };
 
+// Of a block's moments, which were stored just now.
+template <class Stored>
+HWY_NOINLINE void drop_denormals(Stored* block) {
+  for (std::int64_t i = 0; i < kStateBlock; ++i) block[i] = without_denormals(block[i]);
+}
+
 template <int kPlanes>
 struct ExactMoments {
   float* first;
@@ -30,8 +36,12 @@ struct ExactMoments {
     v = kPlanes == 2 ? InRow::load(second + at.element()) : m;
   }
   HWY_INLINE void store(Place at, Number m, Number v) const {
-    InRow::store(Lanes::without_denormals(m), first + at.element());
-    if (kPlanes == 2) InRow::store(Lanes::without_denormals(v), second + at.element());
+    InRow::store(m, first + at.element());
+    if (kPlanes == 2) InRow::store(v, second + at.element());
+  }
+  HWY_INLINE void drop_denormals_of(std::int64_t block) const {
+    drop_denormals(first + block * kStateBlock);
+    if constexpr (kPlanes == 2) drop_denormals(second + block * kStateBlock);
   }
 };
 
@@ -114,6 +124,10 @@ struct Bf16Moments {
     ByTurns::store_high(rounded_bits<Lanes>(m, Dice::for_first<16>(random)), first + at.element());
     ByTurns::store_high(rounded_bits<Lanes>(v, Dice::for_second<16>(random)),
                         second + at.element());
+  }
+  HWY_INLINE void drop_denormals_of(std::int64_t block) const {
+    drop_denormals(first + block * kStateBlock);
+    drop_denormals(second + block * kStateBlock);
   }
 };
 

@@ -10,7 +10,6 @@
 #include "kernels/cpu/optimizer_ops.h"
 
 #include <cstring>
-#include <limits>
 #include <type_traits>
 #include <variant>
 
@@ -118,6 +117,7 @@ void update_exact(const StateSpan& span, const S& step, float scale) {
       moments.store(at, m, v);
       planes.template store_masters<InRow>(p, at.element());
     }
+    if (HWY_UNLIKELY(planes.step.drops_denormals)) moments.drop_denormals_of(block);
   }
 }
 
@@ -155,6 +155,7 @@ void update_bf16(const StateSpan& span, const AdamWStep& step, float scale) {
       moments.store(at, m, v);
       move_masters(planes, at, m, root);
     }
+    if (HWY_UNLIKELY(planes.step.drops_denormals)) moments.drop_denormals_of(block);
   }
 }
 

@@ -37,9 +37,6 @@ struct Scalar {
   static __device__ unsigned zero_unless_below(unsigned x, unsigned limit, unsigned a) {
     return x < limit ? a : 0;
   }
-  static __device__ unsigned zero_if_below(unsigned x, unsigned limit, unsigned a) {
-    return x < limit ? 0 : a;
-  }
   template <int kBits>
   static __device__ unsigned shift_right(unsigned a) {
     return a >> kBits;
@@ -176,8 +173,8 @@ __device__ void update_element(W& weight, Half& low, T& first, T& second, G grad
   apply<Scalar>(step, p, __fmul_rn(widen(gradient), factor), m, v);
   store_master(p, weight, low);
   if constexpr (sizeof(T) == 4) {
-    first = without_denormals(m);
-    second = without_denormals(v);
+    first = step.drops_denormals ? without_denormals(m) : m;
+    second = step.drops_denormals ? without_denormals(v) : v;
   } else {
     const unsigned random = dice.roll(at);
     const bool second_of_two = (at & 64) != 0;
@@ -185,6 +182,10 @@ __device__ void update_element(W& weight, Half& low, T& first, T& second, G grad
     const unsigned second_random = Dice::for_second(random, second_of_two, 16);
     first = static_cast<Half>(rounded_bits<Scalar>(m, first_random) >> 16);
     second = static_cast<Half>(rounded_bits<Scalar>(v, second_random) >> 16);
+    if (step.drops_denormals) {
+      first = without_denormals(bf16{first}).bits;
+      second = without_denormals(bf16{second}).bits;
+    }
   }
 }
 

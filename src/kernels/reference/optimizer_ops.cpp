@@ -90,26 +90,33 @@ void step_element(const StateSpan& span, const Step& step, float scale, std::int
   store_master(span, i, at.p);
 }
 
+template <class Stored>
+Stored kept(Stored moment, bool drops_denormals) {
+  return drops_denormals ? without_denormals(moment) : moment;
+}
+
 void update_exact(const StateSpan& span, const Step& step, float scale) {
+  const bool drops = drops_denormals(step);
   auto* first = static_cast<float*>(span.first);
   auto* second = static_cast<float*>(span.second);
   for (std::int64_t i = 0; i < span.count; ++i) {
     Parameter at{0, first[i], second != nullptr ? second[i] : 0};
     step_element(span, step, scale, i, at);
-    first[i] = without_denormals(at.m);
-    if (second != nullptr) second[i] = without_denormals(at.v);
+    first[i] = kept(at.m, drops);
+    if (second != nullptr) second[i] = kept(at.v, drops);
   }
 }
 
 void update_bf16(const StateSpan& span, const Step& step, float scale, RoundingKey key) {
+  const bool drops = drops_denormals(step);
   auto* first = static_cast<bf16*>(span.first);
   auto* second = static_cast<bf16*>(span.second);
   for (std::int64_t i = 0; i < span.count; ++i) {
     Parameter at{0, to_float(first[i]), to_float(second[i])};
     step_element(span, step, scale, i, at);
     const ElementDice dice(key, span.first_element + i);
-    first[i] = round_at_random(without_denormals(at.m), dice.first(16));
-    second[i] = round_at_random(without_denormals(at.v), dice.second(16));
+    first[i] = kept(round_at_random(at.m, dice.first(16)), drops);
+    second[i] = kept(round_at_random(at.v, dice.second(16)), drops);
   }
 }
 
