@@ -34,6 +34,16 @@ if(EBB_HAS_CUDA)
   message(STATUS "cuDNN's front end: ${EBB_HAS_CUDNN_FRONTEND}")
 endif()
 
+# CUTLASS: headers only, from PyPI likewise. Without it activations are passes of their own.
+set(EBB_HAS_CUTLASS OFF)
+if(EBB_HAS_CUDA)
+  find_path(CUTLASS_INCLUDE_DIR cutlass/cutlass.h HINTS ${CMAKE_SOURCE_DIR}/build/deps/cutlass/include)
+  if(CUTLASS_INCLUDE_DIR)
+    set(EBB_HAS_CUTLASS ON)
+  endif()
+  message(STATUS "CUTLASS: ${EBB_HAS_CUTLASS}")
+endif()
+
 if(EBB_HAS_CUDA)
   # Hopper's machine code, and PTX for what comes later.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)

@@ -15,25 +15,29 @@ for package in "${wanted[@]}"; do
   status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
   [[ $status == installed ]] || missing+=("$package")
 done
-install_front_end() {
-  # cuDNN's C++ front end for builds with CUDA: headers that come from PyPI only. Without it, and
-  # without a way to get it, attention runs on Ebb's own kernels.
-  local to=build/deps/cudnn-frontend wheel
+# Headers for builds with CUDA that come from PyPI only; without them, and without a way to get
+# them, Ebb's own kernels do the work.
+#   install_headers FOLDER PACKAGE==VERSION FOLDER-IN-THE-WHEEL
+install_headers() {
+  local to=build/deps/$1 package=$2 inside=$3
   command -v nvcc >/dev/null && [[ ! -d $to/include ]] || return 0
   mkdir -p "$to"
-  if python3 -m pip download --quiet --no-deps --dest "$to" nvidia-cudnn-frontend==1.32.0 2>/dev/null; then
-    wheel=$(echo "$to"/*.whl)
-    python3 -m zipfile -e "$wheel" "$to/wheel"
-    mv "$to/wheel/include" "$to/include"
-    rm -rf "$to/wheel" "$wheel"
-    echo "deps: cuDNN's front end is in $to"
+  if python3 -m pip download --quiet --no-deps --dest "$to" "$package" 2>/dev/null; then
+    python3 -m zipfile -e "$to"/*.whl "$to/wheel"
+    mv "$to/wheel/$inside" "$to/include"
+    rm -rf "$to/wheel" "$to"/*.whl
+    echo "deps: ${package%==*} is in $to"
   else
-    echo "deps: cuDNN's front end (PyPI: nvidia-cudnn-frontend) cannot be had here; going on without"
+    echo "deps: ${package%==*} (PyPI) cannot be had here; going on without"
   fi
+}
+install_cuda_headers() {
+  install_headers cudnn-frontend nvidia-cudnn-frontend==1.32.0 include
+  install_headers cutlass nvidia-cutlass==4.2.0.0 cutlass_library/source/include
 }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if ((${#missing[@]} == 0)); then
-  install_front_end
+  install_cuda_headers
   exit 0
 fi
 
@@ -52,4 +56,4 @@ echo "deps: installing ${missing[*]}"
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" DEBIAN_FRONTEND=noninteractive \
   apt-get install -y -qq --no-install-recommends "${missing[@]}"
-install_front_end
+install_cuda_headers

@@ -47,6 +47,13 @@ struct MatmulOptions {
   const void* addend = nullptr;  // c's shape, stride and type; may be c itself
 };
 
+// What a call of ModelOps::matmul says.
+struct Product {
+  View c;
+  ConstView a, b;
+  MatmulOptions options = {};
+};
+
 // Causal attention of `queries` new positions over `keys` positions that end at the same place:
 // query i sees keys 0 .. keys - queries + i, of which only the last `window` where there is one.
 // Rows are batch-major: row = batch * length + position. Head h reads columns [h * head_dim, (h +
@@ -105,6 +112,7 @@ class ModelOps {
   // library's product may be rounded to c's type before the addend comes in.
   virtual void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) = 0;
   void matmul(View c, ConstView a, ConstView b) { matmul(c, a, b, MatmulOptions{}); }
+  void matmul(const Product& p) { matmul(p.c, p.a, p.b, p.options); }
 
   // out[j] = sum over rows of x[i][j]; `type` is out's element type.
   virtual void column_sums(void* out, DType type, ConstView x) = 0;
@@ -156,6 +164,18 @@ class ModelOps {
   // dh's.
   virtual void activate_backward(View dx, View h, ConstView dh, ConstView x,
                                  Activation activation) = 0;
+  // Both with a product that is still to be made. `up` is x, or its second half where it has gates;
+  // h is not made where it has no memory. dh need not be rounded on its way, and what its memory
+  // holds afterwards is h where that lies there, else anything.
+  virtual void product_activate(View h, ConstView x, const Product& up, Activation activation) {
+    matmul(up);
+    if (h.data != nullptr) activate(h, x, activation);
+  }
+  virtual void product_activate_backward(View dx, View h, const Product& dh, ConstView x,
+                                         Activation activation) {
+    matmul(dh);
+    activate_backward(dx, h, dh.c, x, activation);
+  }
 
   // For each row: losses[i] = -log softmax(logits[i])[targets[i]] and
   // dlogits[i] = (softmax(logits[i]) - onehot(targets[i])) * scale. A negative target gives zeros.

@@ -12,13 +12,6 @@
 
 namespace ebb::kernels {
 
-// A call of ModelOps::matmul. Of addresses only the alignment counts, and which are null or equal.
-struct Product {
-  View c;
-  ConstView a, b;
-  MatmulOptions options;
-};
-
 // An algorithm's text by a product's: shapes, strides, types and alignments.
 using ProductChoices = std::map<std::string, std::string>;
 
@@ -36,7 +29,8 @@ class ProductSearch {
   // Those that products of this process use.
   virtual ProductChoices choices() const = 0;
 
-  // Whether the product has a choice, or none to make.
+  // Whether the product has a choice, or none to make. Of addresses only the alignment counts, and
+  // which are null or equal.
   virtual bool chosen(const Product& product) = 0;
   // Bytes on the device that a search wants.
   virtual Bytes search_bytes(const Product& product) const = 0;

@@ -124,10 +124,17 @@ void Decoder::forward(ModelOps& ops, std::int64_t layer, const ForwardMemory& me
 
   norm(ops, weights, places_.post_norm, kept.middle_normed, saved.middle_stats, false,
        saved.middle);
-  linears(ops, weights, places_.up, saved.up, kept.middle_normed);
+  const std::int64_t wide = config_.intermediate;
+  if (memory.output != nullptr && memory.kept == nullptr) kept.product = carve(work, tokens, wide);
+  if (config_.gated) {
+    linear(ops, weights, places_.gate, columns(saved.up, 0, wide), kept.middle_normed);
+  }
+  ops.product_activate(
+      memory.output != nullptr ? kept.product : View{}, saved.up,
+      linear_product(weights, places_.opened, columns(saved.up, config_.up_width() - wide, wide),
+                     kept.middle_normed),
+      config_.activation);
   if (memory.output == nullptr) return;
-  if (memory.kept == nullptr) kept.product = carve(work, tokens, config_.intermediate);
-  ops.activate(kept.product, saved.up, config_.activation);
   linear(ops, weights, places_.down, activation(memory.output, tokens, config_.hidden),
          kept.product, saved.middle.data);
 }
@@ -201,9 +208,11 @@ void Decoder::backward(ModelOps& ops, std::int64_t layer, const BackwardMemory& 
 
   // The MLP. Its product is made again in one pass with the gradient of what it is made of, in the
   // memory of its own gradient.
-  input_gradient(ops, memory, places_.down, {.dy = dx, .dx = dproduct});
   const View dup = saved.up;
-  ops.activate_backward(dup, again ? kept.product : View{}, dproduct, saved.up, config_.activation);
+  ops.product_activate_backward(
+      dup, again ? kept.product : View{},
+      input_gradient(memory, places_.down, {.dy = dx, .dx = dproduct}), saved.up,
+      config_.activation);
   weight_gradient(ops, memory, places_.down, {.dy = dx, .x = kept.product});
   if (again) {
     norm(ops, weights, places_.post_norm, kept.middle_normed, saved.middle_stats, true,

@@ -128,8 +128,12 @@ class Decoder {
   }
 
   // y = x W^T + b (+ addend), with W as the layer has it in memory.
-  void linear(ModelOps&, const std::byte* weights, const LinearPlace&, kernels::View y,
-              kernels::ConstView x, const void* addend = nullptr) const;
+  kernels::Product linear_product(const std::byte* weights, const LinearPlace&, kernels::View y,
+                                  kernels::ConstView x, const void* addend = nullptr) const;
+  void linear(ModelOps& ops, const std::byte* weights, const LinearPlace& place, kernels::View y,
+              kernels::ConstView x, const void* addend = nullptr) const {
+    ops.matmul(linear_product(weights, place, y, x, addend));
+  }
   struct LinearGradient {
     kernels::ConstView dy, x = {};
     kernels::View dx = {};
@@ -138,8 +142,8 @@ class Decoder {
   // The gradients of W and b from dy and x, and that of x from dy alone.
   void weight_gradient(ModelOps&, const BackwardMemory&, const LinearPlace&,
                        const LinearGradient&) const;
-  void input_gradient(ModelOps&, const BackwardMemory&, const LinearPlace&,
-                      const LinearGradient&) const;
+  kernels::Product input_gradient(const BackwardMemory&, const LinearPlace&,
+                                  const LinearGradient&) const;
   void linear_backward(ModelOps&, const BackwardMemory&, const LinearPlace&,
                        const LinearGradient&) const;
   // Layers that share their input: their outputs lie side by side.

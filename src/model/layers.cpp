@@ -37,13 +37,15 @@ ConstView Decoder::table(const std::byte* weights) const {
   return activation(weights, config_.vocabulary, config_.hidden);
 }
 
-void Decoder::linear(ModelOps& ops, const std::byte* weights, const LinearPlace& place, View y,
-                     ConstView x, const void* addend) const {
+kernels::Product Decoder::linear_product(const std::byte* weights, const LinearPlace& place, View y,
+                                         ConstView x, const void* addend) const {
   const auto [rows, cols] = stored(place, config_.weights_in_by_out);
-  ops.matmul(y, x, activation(at(weights, place.weight), rows, cols),
-             {.transpose_b = !config_.weights_in_by_out,
-              .bias = at(weights, place.bias),
-              .addend = addend});
+  return {y,
+          x,
+          activation(at(weights, place.weight), rows, cols),
+          {.transpose_b = !config_.weights_in_by_out,
+           .bias = at(weights, place.bias),
+           .addend = addend}};
 }
 
 void Decoder::weight_gradient(ModelOps& ops, const BackwardMemory& memory, const LinearPlace& place,
@@ -57,17 +59,19 @@ void Decoder::weight_gradient(ModelOps& ops, const BackwardMemory& memory, const
   }
 }
 
-void Decoder::input_gradient(ModelOps& ops, const BackwardMemory& memory, const LinearPlace& place,
-                             const LinearGradient& g) const {
+kernels::Product Decoder::input_gradient(const BackwardMemory& memory, const LinearPlace& place,
+                                         const LinearGradient& g) const {
   const auto [rows, cols] = stored(place, config_.weights_in_by_out);
-  ops.matmul(g.dx, g.dy, activation(at(memory.weights, place.weight), rows, cols),
-             {.transpose_b = config_.weights_in_by_out, .addend = g.add ? g.dx.data : nullptr});
+  return {g.dx,
+          g.dy,
+          activation(at(memory.weights, place.weight), rows, cols),
+          {.transpose_b = config_.weights_in_by_out, .addend = g.add ? g.dx.data : nullptr}};
 }
 
 void Decoder::linear_backward(ModelOps& ops, const BackwardMemory& memory, const LinearPlace& place,
                               const LinearGradient& g) const {
   weight_gradient(ops, memory, place, g);
-  input_gradient(ops, memory, place, g);
+  ops.matmul(input_gradient(memory, place, g));
 }
 
 void Decoder::linears(ModelOps& ops, const std::byte* weights,

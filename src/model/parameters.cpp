@@ -122,6 +122,8 @@ BlockPlaces write_block(Parameters& parameters, const Config& c, std::int64_t la
   BlockPlaces places{.qkv = join(qkv, c),
                      .o = o.front().place,
                      .up = join(up, c),
+                     .gate = c.gated ? up.front().place : LinearPlace{},
+                     .opened = up.back().place,
                      .down = down.front().place,
                      .input_norm = block.norm(names.input_norm, c.hidden, c),
                      .post_norm = block.norm(names.post_norm, c.hidden, c),

@@ -71,6 +71,7 @@ struct BlockPlaces {
   std::vector<LinearPlace> qkv;  // one, or q, k and v
   LinearPlace o;
   std::vector<LinearPlace> up;  // one, or gate and up
+  LinearPlace gate, opened;     // the two by themselves, or the one
   LinearPlace down;
   NormPlace input_norm, post_norm;
   NormPlace q_norm, k_norm;  // with Config::qk_norm

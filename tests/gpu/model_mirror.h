@@ -131,10 +131,7 @@ class MirroredOps : public ModelOps {
 
   using ModelOps::matmul;
   void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) override {
-    MatmulOptions there = options;
-    there.bias = mirror_.at(options.bias);
-    there.addend = mirror_.at(options.addend);
-    mirror_.around([&] { ops_.matmul(on(c), on(a), on(b), there); });
+    mirror_.around([&] { ops_.matmul(on(Product{c, a, b, options})); });
   }
   void column_sums(void* out, DType type, ConstView x) override {
     mirror_.around([&] { ops_.column_sums(mirror_.at(out), type, on(x)); });
@@ -186,6 +183,14 @@ class MirroredOps : public ModelOps {
                          Activation activation) override {
     mirror_.around([&] { ops_.activate_backward(on(dx), on(h), on(dh), on(x), activation); });
   }
+  void product_activate(View h, ConstView x, const Product& up, Activation activation) override {
+    mirror_.around([&] { ops_.product_activate(on(h), on(x), on(up), activation); });
+  }
+  void product_activate_backward(View dx, View h, const Product& dh, ConstView x,
+                                 Activation activation) override {
+    mirror_.around(
+        [&] { ops_.product_activate_backward(on(dx), on(h), on(dh), on(x), activation); });
+  }
   void cross_entropy(View dlogits, float* losses, ConstView logits,
                      std::span<const std::int32_t> targets, float scale) override {
     mirror_.around(
@@ -217,6 +222,12 @@ class MirroredOps : public ModelOps {
   {
     view.data = mirror_.at(view.data);
     return view;
+  }
+  Product on(const Product& p) const {
+    MatmulOptions options = p.options;
+    options.bias = mirror_.at(p.options.bias);
+    options.addend = mirror_.at(p.options.addend);
+    return {on(p.c), on(p.a), on(p.b), options};
   }
   float* on(const float* pointer) const { return static_cast<float*>(mirror_.at(pointer)); }
   std::span<const std::int32_t> on(std::span<const std::int32_t> ids) const {

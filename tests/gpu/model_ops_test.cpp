@@ -117,6 +117,31 @@ TEST_F(CudaModelOps, ActivationsMatchReference) {
   }
 }
 
+TEST_F(CudaModelOps, ActivatedProductsMatchReference) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const OpCase& c : activated_product_cases(type)) {
+      expect_matches_reference(c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Whether h is made is the plan's choice, which changes no bit.
+TEST_F(CudaModelOps, ActivatedProductsHaveTheSameBitsWithAndWithoutTheirValue) {
+  const ActivatedProduct p{{300, 392, Activation::silu, true}, 136};
+  const auto bits = [&](const OpCase& c, std::size_t operand) {
+    Buffers buffers = c.make(kSeed);
+    run(c, buffers, 0xff);
+    return buffers[operand].bytes();
+  };
+  EXPECT_EQ(bits(product_activate_case(DType::bf16, p, true, 0), 1),
+            bits(product_activate_case(DType::bf16, p, false, 0), 1));
+  const auto gradients = [&](ActivationResults results) {
+    return bits(product_activate_backward_case(DType::bf16, p, results, 0), 0);
+  };
+  EXPECT_EQ(gradients(ActivationResults::gradient), gradients(ActivationResults::both));
+}
+
 TEST_F(CudaModelOps, ScratchOneByteTooSmallIsRefused) {
   for (const OpCase& c : {matmul_case(DType::bf16, DType::bf16, {64, 64, 64}),
                           attention_backward_case(DType::f32, {1, 64, 64, 1, 1, 16, 1.0f}, 0)}) {

@@ -16,7 +16,7 @@
 
 namespace ebb::kernels {
 
-enum class Role { input, output, inout };
+enum class Role { input, output, inout, scratch };  // scratch: anything may be left there
 
 struct Operand {
   std::string name;

@@ -263,6 +263,90 @@ inline OpCase activate_backward_case(DType type, const ActivationShape& s,
   return c;
 }
 
+// A product of `depth` that is activated, or that is the gradient of an activation's value. An
+// implementation may round it or not, and rounds what it makes of it once more.
+struct ActivatedProduct {
+  ActivationShape shape;
+  std::int64_t depth;
+  double deviation() const { return 0.25 / std::sqrt(static_cast<double>(depth)); }
+};
+
+inline OpCase product_activate_case(DType type, const ActivatedProduct& p, bool with_h,
+                                    std::int64_t padding) {
+  const ActivationShape& s = p.shape;
+  OpCase c;
+  c.name = fmt::format("product_activate {} {} of {}{} pad{}", name_of(type), name_of(s), p.depth,
+                       with_h ? "" : " without h", padding);
+  c.operands = {{"h", with_h ? Role::output : Role::input, type, s.rows, s.cols, padding},
+                {"x", Role::inout, type, s.rows, s.width(), padding},
+                {"a", Role::input, type, s.rows, p.depth, padding},
+                {"b", Role::input, type, s.cols, p.depth, padding, p.deviation()}};
+  c.run = [s, with_h](ModelOps& ops, Buffers& x) {
+    const View all = x[1].view();
+    View up = all;
+    up.data = static_cast<std::byte*>(all.data) + (s.width() - s.cols) * size_of(all.type);
+    up.cols = s.cols;
+    ops.product_activate(with_h ? x[0].view() : View{}, all,
+                         {up, x[2].view(), x[3].view(), {.transpose_b = true}}, s.activation);
+  };
+  c.tolerance = type == DType::bf16 ? 0x1p-7 : 1e-5;
+  return c;
+}
+
+inline OpCase product_activate_backward_case(DType type, const ActivatedProduct& p,
+                                             ActivationResults results, std::int64_t padding) {
+  const ActivationShape& s = p.shape;
+  const bool in_place = results == ActivationResults::in_place;
+  const bool both = results == ActivationResults::both;
+  OpCase c;
+  c.name = fmt::format("product_activate_backward {} {} of {}{} pad{}", name_of(type), name_of(s),
+                       p.depth,
+                       in_place ? " in place"
+                       : both   ? " with h"
+                                : "",
+                       padding);
+  c.operands = {
+      {"dx", in_place ? Role::inout : Role::output, type, s.rows, s.width(), padding},
+      {"dh", in_place ? Role::output : Role::scratch, type, s.rows, s.cols, padding},
+      {"x", Role::input, type, s.rows, s.width(), padding},
+      {"h", both ? Role::output : Role::input, type, s.rows, s.cols, padding},
+      {"a", Role::input, type, s.rows, p.depth, padding},
+      {"b", Role::input, type, p.depth, s.cols, padding, p.deviation()}};
+  c.run = [s, in_place, both](ModelOps& ops, Buffers& x) {
+    const View h = in_place ? x[1].view() : both ? x[3].view() : View{};
+    ops.product_activate_backward(x[0].view(), h, {x[1].view(), x[4].view(), x[5].view()},
+                                  x[in_place ? 0 : 2].view(), s.activation);
+  };
+  c.tolerance = type == DType::bf16 ? 0x1p-7 : 1e-5;
+  return c;
+}
+
+inline std::vector<OpCase> activated_product_cases(DType type) {
+  std::vector<OpCase> cases;
+  for (const auto& [rows, cols, depth] : {std::array<std::int64_t, 3>{1, 8, 8},
+                                          {5, 200, 72},
+                                          {130, 192, 64},
+                                          {300, 392, 136},
+                                          {257, 1000, 520},
+                                          {33, 40, 4160},
+                                          {17, 33, 19}}) {
+    for (const Activation activation : {Activation::silu, Activation::gelu_tanh}) {
+      for (const bool gated : {false, true}) {
+        for (const std::int64_t padding : {0, 3}) {
+          const ActivatedProduct p{{rows, cols, activation, gated}, depth};
+          cases.push_back(product_activate_case(type, p, true, padding));
+          cases.push_back(product_activate_case(type, p, false, padding));
+          for (const auto results : {ActivationResults::gradient, ActivationResults::both,
+                                     ActivationResults::in_place}) {
+            cases.push_back(product_activate_backward_case(type, p, results, padding));
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
 inline OpCase cross_entropy_case(DType out, std::int64_t rows, std::int64_t vocabulary,
                                  bool in_place, std::int64_t padding) {
   OpCase c;

@@ -23,12 +23,12 @@ std::int64_t even_part(std::int64_t size, std::int64_t most) {
   return std::min(size, divide_up(part, kTileGrain) * kTileGrain);
 }
 
-struct Product {
+struct TiledProduct {
   std::int64_t m, n, k;
   TileGrid grid;
   std::int64_t down = 0, across = 0;  // tiles
 
-  Product(View c, ConstView a, const MatmulOptions& options)
+  TiledProduct(View c, ConstView a, const MatmulOptions& options)
       : m(c.rows), n(c.cols), k(options.transpose_a ? a.rows : a.cols), grid(matmul_grid(m, n, k)) {
     if (m == 0 || n == 0) return;
     down = divide_up(m, grid.rows);
@@ -41,7 +41,7 @@ struct Tile {
   std::int64_t row, col, rows, cols;
 
   // Down the rows first: the tiles in flight share one panel of b, the bigger operand as a rule.
-  Tile(const Product& product, std::int64_t index)
+  Tile(const TiledProduct& product, std::int64_t index)
       : row(index % product.down * product.grid.rows),
         col(index / product.down * product.grid.cols),
         rows(std::min(product.grid.rows, product.m - row)),
@@ -59,7 +59,7 @@ TileKey tile_key(View c, ConstView a, ConstView b, const MatmulOptions& options)
 
 // The shapes of tiles in a grid: inner, last column, last row, corner.
 template <class Body>
-void for_tile_shapes(const Product& product, const Body& body) {
+void for_tile_shapes(const TiledProduct& product, const Body& body) {
   const std::int64_t last_rows = product.m - (product.down - 1) * product.grid.rows;
   const std::int64_t last_cols = product.n - (product.across - 1) * product.grid.cols;
   for (const bool last_row : {false, true}) {
@@ -85,7 +85,7 @@ TileKey widened_key(std::int64_t rows, std::int64_t cols, std::int64_t depth,
 struct WidenedScratch {
   Bytes a, b, sum, library = 0;
 
-  WidenedScratch(const Product& product, const MatmulOptions& options, TileCache& tiles) {
+  WidenedScratch(const TiledProduct& product, const MatmulOptions& options, TileCache& tiles) {
     const std::int64_t depth = std::min(product.k, kWidenedDepth);
     a = align_up(product.grid.rows * depth * 4);
     b = align_up(product.grid.cols * depth * 4);
@@ -120,7 +120,7 @@ TileGrid matmul_grid(std::int64_t m, std::int64_t n, std::int64_t k) {
 }
 
 void CpuOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) {
-  const Product product(c, a, options);
+  const TiledProduct product(c, a, options);
   if (product.tiles() == 0) return;
   if (product.k == 0 || (a.type == DType::bf16 && !bf16_products_)) {
     return matmul_widened(c, a, b, options);
@@ -158,7 +158,7 @@ void CpuOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions& optio
 }
 
 void CpuOps::matmul_widened(View c, ConstView a, ConstView b, const MatmulOptions& options) {
-  const Product product(c, a, options);
+  const TiledProduct product(c, a, options);
   tiles_.trim();
   const WidenedScratch scratch(product, options, tiles_);
   std::byte* memory = check_scratch(scratch.total(), "matmul");
@@ -191,7 +191,7 @@ void CpuOps::matmul_widened(View c, ConstView a, ConstView b, const MatmulOption
 }
 
 Bytes CpuOps::matmul_scratch(View c, ConstView a, ConstView b, const MatmulOptions& options) const {
-  const Product product(c, a, options);
+  const TiledProduct product(c, a, options);
   if (product.tiles() == 0) return 0;
   if (product.k == 0 || (a.type == DType::bf16 && !bf16_products_)) {
     return for_all_slots(WidenedScratch(product, options, tiles_).total());

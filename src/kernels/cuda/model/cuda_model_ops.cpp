@@ -11,7 +11,10 @@
 
 namespace ebb::kernels {
 
-CudaModelOps::CudaModelOps() : products_(kWorkspace), fused_(create_fused_attention()) {}
+CudaModelOps::CudaModelOps()
+    : products_(kWorkspace),
+      fused_(create_fused_attention()),
+      fused_activation_(create_fused_activation()) {}
 
 void CudaModelOps::bind_stream(device::Stream& stream) {
   auto* const own = dynamic_cast<device::CudaStream*>(&stream);
@@ -43,12 +46,24 @@ void CudaModelOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions&
   cuda_model::matmul_tiles(c, a, b, options, stream_);
 }
 
+void CudaModelOps::product_activate(View h, ConstView x, const Product& up, Activation activation) {
+  if (fused_activation_ && fused_activation_->forward(h, x, up, activation, stream_)) return;
+  ModelOps::product_activate(h, x, up, activation);
+}
+
+void CudaModelOps::product_activate_backward(View dx, View h, const Product& dh, ConstView x,
+                                             Activation activation) {
+  if (fused_activation_ && fused_activation_->backward(dx, h, dh, x, activation, stream_)) return;
+  ModelOps::product_activate_backward(dx, h, dh, x, activation);
+}
+
 std::unique_ptr<ModelOps> create_cuda_model_ops() { return std::make_unique<CudaModelOps>(); }
 
 Json cuda_model_numerics() {
   return {{"cublaslt", cublasLtGetVersion()},
           {"matmul_workspace", CudaModelOps::kWorkspace},
-          {"attention", fused_attention_version()}};
+          {"attention", fused_attention_version()},
+          {"activation", fused_activation_version()}};
 }
 
 }  // namespace ebb::kernels

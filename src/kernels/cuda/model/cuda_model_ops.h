@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 
+#include "kernels/cuda/model/fused_activation.h"
 #include "kernels/cuda/model/fused_attention.h"
 #include "kernels/cuda/model/matmul_plans.h"
 #include "kernels/model_ops.h"
@@ -48,6 +49,9 @@ class CudaModelOps : public ModelOps, public ProductSearch {
   void activate(View h, ConstView x, Activation activation) override;
   void activate_backward(View dx, View h, ConstView dh, ConstView x,
                          Activation activation) override;
+  void product_activate(View h, ConstView x, const Product& up, Activation activation) override;
+  void product_activate_backward(View dx, View h, const Product& dh, ConstView x,
+                                 Activation activation) override;
   void cross_entropy(View dlogits, float* losses, ConstView logits,
                      std::span<const std::int32_t> targets, float scale) override;
   void sum(double* total, const float* values, std::int64_t count) override;
@@ -77,7 +81,9 @@ class CudaModelOps : public ModelOps, public ProductSearch {
   cudaStream_t stream_ = nullptr;
   std::span<std::byte> scratch_;
   MatmulPlans products_;
-  std::unique_ptr<FusedAttention> fused_;  // null where it is not built
+  // Null where they are not built.
+  std::unique_ptr<FusedAttention> fused_;
+  std::unique_ptr<FusedActivation> fused_activation_;
 };
 
 }  // namespace ebb::kernels

@@ -1,0 +1,32 @@
+#include "kernels/cuda/model/cutlass/activated_products.h"
+
+#include "kernels/cuda/model/cutlass/gemm.cuh"
+
+namespace ebb::kernels {
+namespace {
+
+using namespace activated;
+
+// 0 the product, 1 gate, 2 up as it is stored, 3 stored, 4 h.
+using Value = Graph<cute::tuple<From<>, From<>, From<0>, From<2>, From<1, 3>>, Accumulator, Source,
+                    Compute<cutlass::epilogue::thread::Identity, Element>, Store,
+                    Compute<Activated, Element>>;
+using Plain = fusion::LinearCombination<Element, float, void, float>;
+
+}  // namespace
+
+void queue_activated(View h, ConstView gate, const Product& up, cudaStream_t stream) {
+  if (h.data == nullptr) {
+    using Gemm = Kernel<ColumnMajor, void, Plain>::Gemm;
+    queue<Gemm>(up, up.c, stream, [](auto&) {});
+    return;
+  }
+  using Gemm = Kernel<ColumnMajor, Element, Value>::Gemm;
+  queue<Gemm>(up, h, stream, [&](auto& epilogue) {
+    epilogue.ptr_C = in(gate);
+    epilogue.dC = stride_of(gate);
+    epilogue.thread = {{}, {}, {}, {in(up.c), stride_of(up.c)}, {}};
+  });
+}
+
+}  // namespace ebb::kernels

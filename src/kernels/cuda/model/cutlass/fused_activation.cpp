@@ -1,0 +1,88 @@
+#include "kernels/cuda/model/fused_activation.h"
+
+#include <cutlass/version.h>
+
+#include "device/cuda/check.h"
+#include "kernels/cuda/model/cutlass/activated_products.h"
+
+namespace ebb::kernels {
+namespace {
+
+View columns(View view, std::int64_t first, std::int64_t count) {
+  auto* const data = static_cast<std::byte*>(view.data) + first * size_of(view.type);
+  return {data, view.type, view.rows, count, view.stride};
+}
+ConstView columns(ConstView view, std::int64_t first, std::int64_t count) {
+  const auto* const data = static_cast<const std::byte*>(view.data) + first * size_of(view.type);
+  return {data, view.type, view.rows, count, view.stride};
+}
+
+// What the hardware copies tiles of.
+bool suits(ConstView view) {
+  return view.type == DType::bf16 && view.stride % 8 == 0 &&
+         reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0;
+}
+
+bool suits_or_absent(ConstView view) { return view.data == nullptr || suits(view); }
+
+bool runs_here() {
+  int device = 0, major = 0;
+  device::check(cudaGetDevice(&device), "cudaGetDevice");
+  device::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+                "cudaDeviceGetAttribute");
+  return major == 9;
+}
+
+class CutlassActivation final : public FusedActivation {
+ public:
+  bool forward(View h, ConstView x, const Product& up, Activation activation,
+               cudaStream_t stream) override {
+    const std::int64_t cols = up.c.cols;
+    if (!can(up, activation) || !up.options.transpose_b || x.cols != 2 * cols || !suits(x) ||
+        !suits_or_absent(h)) {
+      return false;
+    }
+    queue_activated(h, columns(x, 0, cols), up, stream);
+    return true;
+  }
+
+  bool backward(View dx, View h, const Product& dh, ConstView x, Activation activation,
+                cudaStream_t stream) override {
+    const std::int64_t cols = dh.c.cols;
+    if (!can(dh, activation) || dh.options.transpose_b || x.cols != 2 * cols || !suits(x) ||
+        !suits(dx) || !suits_or_absent(h)) {
+      return false;
+    }
+    queue_activation_gradient({.gate = columns(x, 0, cols),
+                               .up = columns(x, cols, cols),
+                               .gate_gradient = columns(dx, 0, cols),
+                               .up_gradient = columns(dx, cols, cols)},
+                              h, dh, stream);
+    return true;
+  }
+
+ private:
+  bool can(const Product& p, Activation activation) const {
+    // Deeper products are so much faster by the library that passes of their own cost less.
+    constexpr std::int64_t kDeepest = 4096;
+    return hopper_ && activation == Activation::silu && !p.options.transpose_a &&
+           p.options.bias == nullptr && p.options.addend == nullptr && p.c.rows > 0 &&
+           p.c.cols > 0 && p.c.cols % 8 == 0 && p.a.cols > 0 && p.a.cols <= kDeepest &&
+           suits(p.a) && suits(p.b) && suits(p.c);
+  }
+
+  bool hopper_ = runs_here();
+};
+
+}  // namespace
+
+std::unique_ptr<FusedActivation> create_fused_activation() {
+  return std::make_unique<CutlassActivation>();
+}
+
+std::string fused_activation_version() {
+  return "cutlass " + std::to_string(CUTLASS_MAJOR) + "." + std::to_string(CUTLASS_MINOR) + "." +
+         std::to_string(CUTLASS_PATCH);
+}
+
+}  // namespace ebb::kernels
