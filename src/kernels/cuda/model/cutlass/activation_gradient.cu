@@ -30,6 +30,9 @@ using GradientsAndValue =
           Accumulator, Source, Load, Compute<GateGradient, float>, Store, Compute<Activated, float>,
           Store, Compute<Activated, Element>>;
 
+// Of 1, 2 and 4 the fastest, by 1 to 7% of the first.
+constexpr int kBands = 2;
+
 }  // namespace
 
 void queue_activation_gradient(const GateAndUp& x, View h, const Product& dh, cudaStream_t stream) {
@@ -41,14 +44,14 @@ void queue_activation_gradient(const GateAndUp& x, View h, const Product& dh, cu
   };
   if (h.data == nullptr) {
     queue<Kernel<RowMajor, Element, Gradients>::Gemm>(
-        dh, x.up_gradient, stream, [&](auto& epilogue) {
+        kBands, dh, x.up_gradient, stream, [&](auto& epilogue) {
           set_source(epilogue);
           epilogue.thread = {{}, {}, up, {}, gate_gradient, {}};
         });
     return;
   }
   queue<Kernel<RowMajor, Element, GradientsAndValue>::Gemm>(
-      dh, x.up_gradient, stream, [&](auto& epilogue) {
+      kBands, dh, x.up_gradient, stream, [&](auto& epilogue) {
         set_source(epilogue);
         epilogue.thread = {{}, {}, up, {}, gate_gradient, {}, {in(h), stride_of(h)}, {}};
       });

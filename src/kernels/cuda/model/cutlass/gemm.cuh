@@ -94,9 +94,10 @@ inline void check(cutlass::Status status) {
                     cutlass::cutlassGetStatusString(status));
 }
 
-// `fill` sets the epilogue's arguments; `result` is what its last node makes.
+// `fill` sets the epilogue's arguments; `result` is what its last node makes. Tiles go along b's
+// columns, `bands` of a's rows at a time: what is read of both stays in the cache.
 template <class Gemm, class Fill>
-void queue(const Product& product, View result, cudaStream_t stream, const Fill& fill) {
+void queue(int bands, const Product& product, View result, cudaStream_t stream, const Fill& fill) {
   typename Gemm::Arguments arguments{};
   arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
   arguments.problem_shape = {static_cast<int>(product.c.rows), static_cast<int>(product.c.cols),
@@ -113,7 +114,7 @@ void queue(const Product& product, View result, cudaStream_t stream, const Fill&
   arguments.epilogue.ptr_D = in(result);
   arguments.epilogue.dD = stride_of(result);
   fill(arguments.epilogue);
-  // Tiles in the order of b's columns: what is read of a stays in the cache.
+  arguments.scheduler.max_swizzle_size = bands;
   arguments.scheduler.raster_order = cutlass::gemm::kernel::detail::RasterOrderOptions::AlongN;
   Gemm gemm;
   check(gemm.initialize(arguments, nullptr, stream));
