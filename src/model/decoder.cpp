@@ -124,17 +124,16 @@ void Decoder::forward(ModelOps& ops, std::int64_t layer, const ForwardMemory& me
 
   norm(ops, weights, places_.post_norm, kept.middle_normed, saved.middle_stats, false,
        saved.middle);
-  const std::int64_t wide = config_.intermediate;
-  if (memory.output != nullptr && memory.kept == nullptr) kept.product = carve(work, tokens, wide);
-  if (config_.gated) {
-    linear(ops, weights, places_.gate, columns(saved.up, 0, wide), kept.middle_normed);
+  const bool stops = memory.output == nullptr;
+  if (!stops && memory.kept == nullptr) kept.product = carve(work, tokens, config_.intermediate);
+  std::vector<kernels::Product> products;
+  for (const LinearPlace& place : places_.up_apart) {
+    const auto first = static_cast<std::int64_t>(products.size()) * config_.intermediate;
+    products.push_back(linear_product(weights, place, columns(saved.up, first, place.out),
+                                      kept.middle_normed));
   }
-  ops.product_activate(
-      memory.output != nullptr ? kept.product : View{}, saved.up,
-      linear_product(weights, places_.opened, columns(saved.up, config_.up_width() - wide, wide),
-                     kept.middle_normed),
-      config_.activation);
-  if (memory.output == nullptr) return;
+  ops.product_activate(stops ? View{} : kept.product, saved.up, products, config_.activation);
+  if (stops) return;
   linear(ops, weights, places_.down, activation(memory.output, tokens, config_.hidden),
          kept.product, saved.middle.data);
 }

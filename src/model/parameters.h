@@ -70,8 +70,8 @@ struct NormPlace {
 struct BlockPlaces {
   std::vector<LinearPlace> qkv;  // one, or q, k and v
   LinearPlace o;
-  std::vector<LinearPlace> up;  // one, or gate and up
-  LinearPlace gate, opened;     // the two by themselves, or the one
+  std::vector<LinearPlace> up;        // one, or gate and up
+  std::vector<LinearPlace> up_apart;  // up, or gate and up, joined or not
   LinearPlace down;
   NormPlace input_norm, post_norm;
   NormPlace q_norm, k_norm;  // with Config::qk_norm

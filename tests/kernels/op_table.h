@@ -278,16 +278,21 @@ inline OpCase product_activate_case(DType type, const ActivatedProduct& p, bool 
   c.name = fmt::format("product_activate {} {} of {}{} pad{}", name_of(type), name_of(s), p.depth,
                        with_h ? "" : " without h", padding);
   c.operands = {{"h", with_h ? Role::output : Role::input, type, s.rows, s.cols, padding},
-                {"x", Role::inout, type, s.rows, s.width(), padding},
+                {"x", Role::output, type, s.rows, s.width(), padding},
                 {"a", Role::input, type, s.rows, p.depth, padding},
-                {"b", Role::input, type, s.cols, p.depth, padding, p.deviation()}};
+                {"b", Role::input, type, s.width(), p.depth, padding, p.deviation()}};
   c.run = [s, with_h](ModelOps& ops, Buffers& x) {
     const View all = x[1].view();
-    View up = all;
-    up.data = static_cast<std::byte*>(all.data) + (s.width() - s.cols) * size_of(all.type);
-    up.cols = s.cols;
-    ops.product_activate(with_h ? x[0].view() : View{}, all,
-                         {up, x[2].view(), x[3].view(), {.transpose_b = true}}, s.activation);
+    std::vector<Product> products;
+    for (std::int64_t first = 0; first < s.width(); first += s.cols) {
+      View part = all, rows = x[3].view();
+      part.data = static_cast<std::byte*>(all.data) + first * size_of(all.type);
+      part.cols = s.cols;
+      rows.data = static_cast<std::byte*>(rows.data) + first * rows.stride * size_of(rows.type);
+      rows.rows = s.cols;
+      products.push_back({part, x[2].view(), rows, {.transpose_b = true}});
+    }
+    ops.product_activate(with_h ? x[0].view() : View{}, all, products, s.activation);
   };
   c.tolerance = type == DType::bf16 ? 0x1p-7 : 1e-5;
   return c;

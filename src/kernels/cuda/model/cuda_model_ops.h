@@ -49,7 +49,8 @@ class CudaModelOps : public ModelOps, public ProductSearch {
   void activate(View h, ConstView x, Activation activation) override;
   void activate_backward(View dx, View h, ConstView dh, ConstView x,
                          Activation activation) override;
-  void product_activate(View h, ConstView x, const Product& up, Activation activation) override;
+  void product_activate(View h, ConstView x, std::span<const Product> products,
+                        Activation activation) override;
   void product_activate_backward(View dx, View h, const Product& dh, ConstView x,
                                  Activation activation) override;
   void cross_entropy(View dlogits, float* losses, ConstView logits,

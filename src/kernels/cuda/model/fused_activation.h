@@ -18,7 +18,7 @@ class FusedActivation {
   virtual ~FusedActivation() = default;
   // As ModelOps::product_activate and product_activate_backward, queued; false where it is not for
   // this device, these shapes or this activation. Whether h is wanted has no say in that.
-  virtual bool forward(View h, ConstView x, const Product& up, Activation activation,
+  virtual bool forward(View h, std::span<const Product> products, Activation activation,
                        cudaStream_t stream) = 0;
   virtual bool backward(View dx, View h, const Product& dh, ConstView x, Activation activation,
                         cudaStream_t stream) = 0;

@@ -18,16 +18,20 @@ constexpr int kBands = 4;
 
 }  // namespace
 
-void queue_activated(View h, ConstView gate, const Product& up, cudaStream_t stream) {
-  if (h.data == nullptr) {
+void queue_activated(View h, const Product& gate, const Product& up, cudaStream_t stream) {
+  const auto queue_plain = [&](const Product& product) {
     using Gemm = Kernel<ColumnMajor, void, Plain>::Gemm;
-    queue<Gemm>(kBands, up, up.c, stream, [](auto&) {});
+    queue<Gemm>(kBands, product, product.c, stream, [](auto&) {});
+  };
+  queue_plain(gate);
+  if (h.data == nullptr) {
+    queue_plain(up);
     return;
   }
   using Gemm = Kernel<ColumnMajor, Element, Value>::Gemm;
   queue<Gemm>(kBands, up, h, stream, [&](auto& epilogue) {
-    epilogue.ptr_C = in(gate);
-    epilogue.dC = stride_of(gate);
+    epilogue.ptr_C = in(gate.c);
+    epilogue.dC = stride_of(gate.c);
     epilogue.thread = {{}, {}, {}, {in(up.c), stride_of(up.c)}, {}};
   });
 }

@@ -8,8 +8,8 @@
 
 namespace ebb::kernels {
 
-// up = a b^T, rounded; h = silu(gate) * up, where it has memory.
-void queue_activated(View h, ConstView gate, const Product& up, cudaStream_t stream);
+// Each is a b^T, rounded; h = silu(gate) * up, where it has memory.
+void queue_activated(View h, const Product& gate, const Product& up, cudaStream_t stream);
 
 // dh = a b, not rounded; from gate and up their gradients and, where it has memory, h again.
 struct GateAndUp {

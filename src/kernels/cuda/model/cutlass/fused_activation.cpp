@@ -2,6 +2,8 @@
 
 #include <cutlass/version.h>
 
+#include <algorithm>
+
 #include "device/cuda/check.h"
 #include "kernels/cuda/model/cutlass/activated_products.h"
 
@@ -35,14 +37,15 @@ bool runs_here() {
 
 class CutlassActivation final : public FusedActivation {
  public:
-  bool forward(View h, ConstView x, const Product& up, Activation activation,
+  bool forward(View h, std::span<const Product> products, Activation activation,
                cudaStream_t stream) override {
-    const std::int64_t cols = up.c.cols;
-    if (!can(up, activation) || !up.options.transpose_b || x.cols != 2 * cols || !suits(x) ||
-        !suits_or_absent(h)) {
+    const auto can_do = [&](const Product& product) {
+      return can(product, activation) && product.options.transpose_b;
+    };
+    if (products.size() != 2 || !std::ranges::all_of(products, can_do) || !suits_or_absent(h)) {
       return false;
     }
-    queue_activated(h, columns(x, 0, cols), up, stream);
+    queue_activated(h, products[0], products[1], stream);
     return true;
   }
 
