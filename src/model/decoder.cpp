@@ -129,8 +129,8 @@ void Decoder::forward(ModelOps& ops, std::int64_t layer, const ForwardMemory& me
   std::vector<kernels::Product> products;
   for (const LinearPlace& place : places_.up_apart) {
     const auto first = static_cast<std::int64_t>(products.size()) * config_.intermediate;
-    products.push_back(linear_product(weights, place, columns(saved.up, first, place.out),
-                                      kept.middle_normed));
+    products.push_back(
+        linear_product(weights, place, columns(saved.up, first, place.out), kept.middle_normed));
   }
   ops.product_activate(stops ? View{} : kept.product, saved.up, products, config_.activation);
   if (stops) return;
@@ -208,10 +208,9 @@ void Decoder::backward(ModelOps& ops, std::int64_t layer, const BackwardMemory& 
   // The MLP. Its product is made again in one pass with the gradient of what it is made of, in the
   // memory of its own gradient.
   const View dup = saved.up;
-  ops.product_activate_backward(
-      dup, again ? kept.product : View{},
-      input_gradient(memory, places_.down, {.dy = dx, .dx = dproduct}), saved.up,
-      config_.activation);
+  ops.product_activate_backward(dup, again ? kept.product : View{},
+                                input_gradient(memory, places_.down, {.dy = dx, .dx = dproduct}),
+                                saved.up, config_.activation);
   weight_gradient(ops, memory, places_.down, {.dy = dx, .x = kept.product});
   if (again) {
     norm(ops, weights, places_.post_norm, kept.middle_normed, saved.middle_stats, true,

@@ -310,13 +310,12 @@ inline OpCase product_activate_backward_case(DType type, const ActivatedProduct&
                        : both   ? " with h"
                                 : "",
                        padding);
-  c.operands = {
-      {"dx", in_place ? Role::inout : Role::output, type, s.rows, s.width(), padding},
-      {"dh", in_place ? Role::output : Role::scratch, type, s.rows, s.cols, padding},
-      {"x", Role::input, type, s.rows, s.width(), padding},
-      {"h", both ? Role::output : Role::input, type, s.rows, s.cols, padding},
-      {"a", Role::input, type, s.rows, p.depth, padding},
-      {"b", Role::input, type, p.depth, s.cols, padding, p.deviation()}};
+  c.operands = {{"dx", in_place ? Role::inout : Role::output, type, s.rows, s.width(), padding},
+                {"dh", in_place ? Role::output : Role::scratch, type, s.rows, s.cols, padding},
+                {"x", Role::input, type, s.rows, s.width(), padding},
+                {"h", both ? Role::output : Role::input, type, s.rows, s.cols, padding},
+                {"a", Role::input, type, s.rows, p.depth, padding},
+                {"b", Role::input, type, p.depth, s.cols, padding, p.deviation()}};
   c.run = [s, in_place, both](ModelOps& ops, Buffers& x) {
     const View h = in_place ? x[1].view() : both ? x[3].view() : View{};
     ops.product_activate_backward(x[0].view(), h, {x[1].view(), x[4].view(), x[5].view()},

@@ -24,11 +24,10 @@ struct GateGradient<cutlass::Array<float, N>> {
 using Gradients =
     Graph<cute::tuple<From<>, From<>, From<>, From<0, 1, 2>, From<3>, From<1, 0, 4>>, Accumulator,
           Source, Load, Compute<GateGradient, float>, Store, Compute<Activated, Element>>;
-using GradientsAndValue =
-    Graph<cute::tuple<From<>, From<>, From<>, From<0, 1, 2>, From<3>, From<1, 2>, From<5>,
-                      From<1, 0, 4, 6>>,
-          Accumulator, Source, Load, Compute<GateGradient, float>, Store, Compute<Activated, float>,
-          Store, Compute<Activated, Element>>;
+using GradientsAndValue = Graph<cute::tuple<From<>, From<>, From<>, From<0, 1, 2>, From<3>,
+                                            From<1, 2>, From<5>, From<1, 0, 4, 6>>,
+                                Accumulator, Source, Load, Compute<GateGradient, float>, Store,
+                                Compute<Activated, float>, Store, Compute<Activated, Element>>;
 
 // Of 1, 2 and 4 the fastest, by 1 to 7% of the first.
 constexpr int kBands = 2;

@@ -2,12 +2,12 @@
 // while one group multiplies the other sees to its results.
 #pragma once
 
-#include <cute/tensor.hpp>
 #include <cutlass/cutlass.h>
+#include <cutlass/gemm/device/gemm_universal_adapter.h>
+#include <cute/tensor.hpp>
 #include <cutlass/epilogue/collective/collective_builder.hpp>
 #include <cutlass/epilogue/fusion/sm90_visitor_tma_warpspecialized.hpp>
 #include <cutlass/gemm/collective/collective_builder.hpp>
-#include <cutlass/gemm/device/gemm_universal_adapter.h>
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 
 #include "ebb/error.h"
@@ -69,19 +69,19 @@ struct Activated<cutlass::Array<float, N>> {
 
 template <class LayoutOfB, class SourceElement, class Epilogue>
 struct Kernel {
-  using Results = typename collective::CollectiveBuilder<
-      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster,
-      collective::EpilogueTileAuto, float, float, SourceElement, RowMajor, kPack, Element, RowMajor,
-      kPack, Schedule, Epilogue>::CollectiveOp;
+  using Results =
+      typename collective::CollectiveBuilder<cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp,
+                                             Tile, Cluster, collective::EpilogueTileAuto, float,
+                                             float, SourceElement, RowMajor, kPack, Element,
+                                             RowMajor, kPack, Schedule, Epilogue>::CollectiveOp;
   using Product = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, RowMajor, kPack, Element,
       LayoutOfB, kPack, float, Tile, Cluster,
       cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(
           sizeof(typename Results::SharedStorage))>,
       cutlass::gemm::KernelTmaWarpSpecializedPingpong>::CollectiveOp;
-  using Gemm = cutlass::gemm::device::GemmUniversalAdapter<
-      cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Product, Results,
-                                           cutlass::gemm::PersistentScheduler>>;
+  using Gemm = cutlass::gemm::device::GemmUniversalAdapter<cutlass::gemm::kernel::GemmUniversal<
+      cute::Shape<int, int, int, int>, Product, Results, cutlass::gemm::PersistentScheduler>>;
 };
 
 inline const Element* in(ConstView view) { return static_cast<const Element*>(view.data); }
