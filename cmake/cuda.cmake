@@ -37,7 +37,8 @@ endif()
 # CUTLASS: headers only, from PyPI likewise. Without it activations are passes of their own.
 set(EBB_HAS_CUTLASS OFF)
 if(EBB_HAS_CUDA)
-  find_path(CUTLASS_INCLUDE_DIR cutlass/cutlass.h HINTS ${CMAKE_SOURCE_DIR}/build/deps/cutlass/include)
+  find_path(CUTLASS_INCLUDE_DIR cutlass/epilogue/fusion/sm90_visitor_tma_warpspecialized.hpp
+            HINTS ${CMAKE_SOURCE_DIR}/build/deps/cutlass/include)
   if(CUTLASS_INCLUDE_DIR)
     set(EBB_HAS_CUTLASS ON)
   endif()

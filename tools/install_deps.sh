@@ -21,8 +21,10 @@ done
 install_headers() {
   local to=build/deps/$1 package=$2 inside=$3
   command -v nvcc >/dev/null && [[ ! -d $to/include ]] || return 0
+  rm -rf "$to"
   mkdir -p "$to"
-  if python3 -m pip download --quiet --no-deps --dest "$to" "$package" 2>/dev/null; then
+  if python3 -m pip download --quiet --no-deps --only-binary=:all: --retries 1 --timeout 10 \
+    --dest "$to" "$package" 2>/dev/null; then
     python3 -m zipfile -e "$to"/*.whl "$to/wheel"
     mv "$to/wheel/$inside" "$to/include"
     rm -rf "$to/wheel" "$to"/*.whl

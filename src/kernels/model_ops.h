@@ -164,13 +164,12 @@ class ModelOps {
   // dh's.
   virtual void activate_backward(View dx, View h, ConstView dh, ConstView x,
                                  Activation activation) = 0;
-  // Both with products that are still to be made. Those of x are gate and up, or it as a whole; h
-  // is not made where it has no memory. dh need not be rounded on its way, and what its memory
-  // holds afterwards is h where that lies there, else anything.
-  virtual void product_activate(View h, ConstView x, std::span<const Product> products,
-                                Activation activation) {
-    for (const Product& product : products) matmul(product);
-    if (h.data != nullptr) activate(h, x, activation);
+  // Both with a product that is still to be made. x is written, and h where it has memory; it has
+  // its shape either way. dh need not be rounded on its way, and what its memory holds afterwards
+  // is h where that lies there, else anything.
+  virtual void product_activate(View h, const Product& x, Activation activation) {
+    matmul(x);
+    if (h.data != nullptr) activate(h, x.c, activation);
   }
   virtual void product_activate_backward(View dx, View h, const Product& dh, ConstView x,
                                          Activation activation) {

@@ -125,14 +125,19 @@ void Decoder::forward(ModelOps& ops, std::int64_t layer, const ForwardMemory& me
   norm(ops, weights, places_.post_norm, kept.middle_normed, saved.middle_stats, false,
        saved.middle);
   const bool stops = memory.output == nullptr;
-  if (!stops && memory.kept == nullptr) kept.product = carve(work, tokens, config_.intermediate);
-  std::vector<kernels::Product> products;
-  for (const LinearPlace& place : places_.up_apart) {
-    const auto first = static_cast<std::int64_t>(products.size()) * config_.intermediate;
-    products.push_back(
-        linear_product(weights, place, columns(saved.up, first, place.out), kept.middle_normed));
+  if (stops) {
+    kept.product = activation(static_cast<std::byte*>(nullptr), tokens, config_.intermediate);
+  } else if (memory.kept == nullptr) {
+    kept.product = carve(work, tokens, config_.intermediate);
   }
-  ops.product_activate(stops ? View{} : kept.product, saved.up, products, config_.activation);
+  if (places_.up.size() == 1) {
+    ops.product_activate(kept.product,
+                         linear_product(weights, places_.up.front(), saved.up, kept.middle_normed),
+                         config_.activation);
+  } else {
+    linears(ops, weights, places_.up, saved.up, kept.middle_normed);
+    if (!stops) ops.activate(kept.product, saved.up, config_.activation);
+  }
   if (stops) return;
   linear(ops, weights, places_.down, activation(memory.output, tokens, config_.hidden),
          kept.product, saved.middle.data);

@@ -71,14 +71,9 @@ struct Linear {
   LinearPlace place = {};
 };
 
-std::vector<LinearPlace> places_of(const std::vector<Linear>& parts) {
-  std::vector<LinearPlace> places;
-  for (const Linear& part : parts) places.push_back(part.place);
-  return places;
-}
-
 // One layer of all of them, if they follow each other in memory.
 std::vector<LinearPlace> join(const std::vector<Linear>& parts, const Config& c) {
+  std::vector<LinearPlace> apart;
   LinearPlace joined = parts.front().place;
   joined.out = 0;
   bool together = true;
@@ -87,8 +82,9 @@ std::vector<LinearPlace> join(const std::vector<Linear>& parts, const Config& c)
     together &= place.weight == joined.weight + joined.in * joined.out;
     together &= !part.bias || place.bias == joined.bias + joined.out;
     joined.out += place.out;
+    apart.push_back(place);
   }
-  if (parts.size() > 1 && (!together || c.weights_in_by_out)) return places_of(parts);
+  if (parts.size() > 1 && (!together || c.weights_in_by_out)) return apart;
   return {joined};
 }
 
@@ -126,7 +122,6 @@ BlockPlaces write_block(Parameters& parameters, const Config& c, std::int64_t la
   BlockPlaces places{.qkv = join(qkv, c),
                      .o = o.front().place,
                      .up = join(up, c),
-                     .up_apart = places_of(up),
                      .down = down.front().place,
                      .input_norm = block.norm(names.input_norm, c.hidden, c),
                      .post_norm = block.norm(names.post_norm, c.hidden, c),

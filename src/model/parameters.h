@@ -70,8 +70,7 @@ struct NormPlace {
 struct BlockPlaces {
   std::vector<LinearPlace> qkv;  // one, or q, k and v
   LinearPlace o;
-  std::vector<LinearPlace> up;        // one, or gate and up
-  std::vector<LinearPlace> up_apart;  // up, or gate and up, joined or not
+  std::vector<LinearPlace> up;  // one, or gate and up
   LinearPlace down;
   NormPlace input_norm, post_norm;
   NormPlace q_norm, k_norm;  // with Config::qk_norm

@@ -183,11 +183,8 @@ class MirroredOps : public ModelOps {
                          Activation activation) override {
     mirror_.around([&] { ops_.activate_backward(on(dx), on(h), on(dh), on(x), activation); });
   }
-  void product_activate(View h, ConstView x, std::span<const Product> products,
-                        Activation activation) override {
-    std::vector<Product> there;
-    for (const Product& product : products) there.push_back(on(product));
-    mirror_.around([&] { ops_.product_activate(on(h), on(x), there, activation); });
+  void product_activate(View h, const Product& x, Activation activation) override {
+    mirror_.around([&] { ops_.product_activate(on(h), on(x), activation); });
   }
   void product_activate_backward(View dx, View h, const Product& dh, ConstView x,
                                  Activation activation) override {

@@ -1,5 +1,6 @@
 // Products, sums, activations, embeddings, losses and conversions on a GPU.
 #include "gpu/model_ops_suite.h"
+#include "kernels/cuda/model/fused_activation.h"
 
 namespace ebb::kernels {
 namespace {
@@ -126,20 +127,55 @@ TEST_F(CudaModelOps, ActivatedProductsMatchReference) {
   }
 }
 
-// Whether h is made is the plan's choice, which changes no bit.
-TEST_F(CudaModelOps, ActivatedProductsHaveTheSameBitsWithAndWithoutTheirValue) {
-  const ActivatedProduct p{{300, 392, Activation::silu, true}, 136};
-  const auto bits = [&](const OpCase& c, std::size_t operand) {
-    Buffers buffers = c.make(kSeed);
+// Several tiles for each multiprocessor, of which one is not whole.
+TEST_F(CudaModelOps, LargeActivatedProductsMatchReference) {
+  const ActivatedProduct p{{3100, 3848, Activation::silu, true}, 24};
+  for (const OpCase& c :
+       {product_activate_case(DType::bf16, p, true, 0),
+        product_activate_backward_case(DType::bf16, p, ActivationResults::gradient, 8),
+        product_activate_backward_case(DType::bf16, p, ActivationResults::in_place, 0)}) {
+    expect_matches_reference(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// What is kept, made again, or made by a pass of its own is the plan's choice, or the shape's.
+TEST_F(CudaModelOps, ActivatedProductsHaveTheSameBitsHoweverTheyAreMade) {
+  const ActivatedProduct p{{300, 400, Activation::silu, true}, 136};
+  const auto done = [&](const OpCase& c, Buffers buffers) {
     run(c, buffers, 0xff);
-    return buffers[operand].bytes();
+    return buffers;
   };
-  EXPECT_EQ(bits(product_activate_case(DType::bf16, p, true, 0), 1),
-            bits(product_activate_case(DType::bf16, p, false, 0), 1));
-  const auto gradients = [&](ActivationResults results) {
-    return bits(product_activate_backward_case(DType::bf16, p, results, 0), 0);
+  const OpCase value = product_activate_case(DType::bf16, p, true, 0);
+  const OpCase alone = product_activate_case(DType::bf16, p, false, 0);
+  const Buffers forward = done(value, value.make(kSeed));
+  expect_same_bits(value, forward[1], done(alone, alone.make(kSeed))[1], "depends on h");
+
+  const OpCase pass = activate_case(DType::bf16, p.shape, 0);
+  Buffers x = pass.make(kSeed);
+  x[1] = forward[1];
+  expect_same_bits(pass, forward[0], done(pass, x)[0], "is another by a pass of its own");
+
+  const auto backward = [&](ActivationResults results) {
+    const OpCase c = product_activate_backward_case(DType::bf16, p, results, 0);
+    Buffers buffers = c.make(kSeed);
+    buffers[2] = forward[1];
+    return done(c, buffers);
   };
-  EXPECT_EQ(gradients(ActivationResults::gradient), gradients(ActivationResults::both));
+  const Buffers both = backward(ActivationResults::both);
+  expect_same_bits(value, forward[0], both[3], "is another when made again");
+  expect_same_bits(value, both[0], backward(ActivationResults::gradient)[0], "depends on h");
+}
+
+// Else the gradient of h would have been written.
+TEST_F(CudaModelOps, GatedActivationsAreFusedOnHopper) {
+  if (fused_activation_version() == "passes") GTEST_SKIP() << "not in this build or on this device";
+  const ActivatedProduct p{{300, 400, Activation::silu, true}, 136};
+  const OpCase c = product_activate_backward_case(DType::bf16, p, ActivationResults::gradient, 0);
+  const Buffers before = c.make(kSeed);
+  Buffers after = before;
+  run(c, after, 0xff);
+  expect_same_bits(c, before[1], after[1], "was written");
 }
 
 TEST_F(CudaModelOps, ScratchOneByteTooSmallIsRefused) {

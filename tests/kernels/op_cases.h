@@ -30,7 +30,8 @@ struct Operand {
   std::int64_t bound = 0;
 };
 
-// An operand in memory. Padded ones also start at an odd address. Outputs and everything that
+// An operand in memory. Padded ones also start at an odd address, or at one that is as even as the
+// padding where that is a multiple of 8. Outputs and everything that
 // belongs to nobody is 0xff (NaN), which an op must overwrite or leave alone, respectively.
 class Buffer {
  public:
@@ -80,7 +81,10 @@ class Buffer {
     std::memcpy(&value, from, sizeof value);
     return value;
   }
-  std::int64_t offset() const { return operand_.padding > 0 ? 1 : 0; }
+  std::int64_t offset() const {
+    if (operand_.padding % 8 == 0) return std::min<std::int64_t>(operand_.padding, 8);
+    return 1;
+  }
   void fill(std::int64_t i, std::int64_t j, const CounterRng& rng) {
     const auto index = static_cast<std::uint64_t>(i * operand_.cols + j);
     std::byte* to = bytes_.data() + (offset() + i * stride() + j) * size_of(operand_.type);

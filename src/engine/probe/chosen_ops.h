@@ -1,5 +1,6 @@
 // Runs the ops of one kind alone and leaves out the others, so that the model's own code shows how
-// fast each kind is at its own shapes. What it computes means nothing.
+// fast each kind is at its own shapes. What it computes means nothing. Products that a backend
+// makes and activates in one pass are two kinds here, as they are to the plan.
 #pragma once
 
 #include "kernels/counting_ops.h"

@@ -46,10 +46,9 @@ void CudaModelOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions&
   cuda_model::matmul_tiles(c, a, b, options, stream_);
 }
 
-void CudaModelOps::product_activate(View h, ConstView x, std::span<const Product> products,
-                                    Activation activation) {
-  if (fused_activation_ && fused_activation_->forward(h, products, activation, stream_)) return;
-  ModelOps::product_activate(h, x, products, activation);
+void CudaModelOps::product_activate(View h, const Product& x, Activation activation) {
+  if (fused_activation_ && fused_activation_->forward(h, x, activation, stream_)) return;
+  ModelOps::product_activate(h, x, activation);
 }
 
 void CudaModelOps::product_activate_backward(View dx, View h, const Product& dh, ConstView x,

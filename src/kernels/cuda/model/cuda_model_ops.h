@@ -49,8 +49,7 @@ class CudaModelOps : public ModelOps, public ProductSearch {
   void activate(View h, ConstView x, Activation activation) override;
   void activate_backward(View dx, View h, ConstView dh, ConstView x,
                          Activation activation) override;
-  void product_activate(View h, ConstView x, std::span<const Product> products,
-                        Activation activation) override;
+  void product_activate(View h, const Product& x, Activation activation) override;
   void product_activate_backward(View dx, View h, const Product& dh, ConstView x,
                                  Activation activation) override;
   void cross_entropy(View dlogits, float* losses, ConstView logits,

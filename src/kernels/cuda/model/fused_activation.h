@@ -17,14 +17,14 @@ class FusedActivation {
  public:
   virtual ~FusedActivation() = default;
   // As ModelOps::product_activate and product_activate_backward, queued; false where it is not for
-  // this device, these shapes or this activation. Whether h is wanted has no say in that.
-  virtual bool forward(View h, std::span<const Product> products, Activation activation,
-                       cudaStream_t stream) = 0;
+  // this device, these shapes or this activation. An h on a boundary of 16 bytes and no h are one
+  // to it.
+  virtual bool forward(View h, const Product& x, Activation activation, cudaStream_t stream) = 0;
   virtual bool backward(View dx, View h, const Product& dh, ConstView x, Activation activation,
                         cudaStream_t stream) = 0;
 };
 
-// Null where none is built in.
+// Null where none is built in, or not for this device.
 std::unique_ptr<FusedActivation> create_fused_activation();
 // For the numerics key.
 std::string fused_activation_version();

@@ -2,9 +2,6 @@
 
 #include <cutlass/version.h>
 
-#include <algorithm>
-
-#include "device/cuda/check.h"
 #include "kernels/cuda/model/cutlass/activated_products.h"
 
 namespace ebb::kernels {
@@ -19,6 +16,12 @@ ConstView columns(ConstView view, std::int64_t first, std::int64_t count) {
   return {data, view.type, view.rows, count, view.stride};
 }
 
+ConstView rows(ConstView view, std::int64_t first, std::int64_t count) {
+  const Bytes skipped = first * view.stride * size_of(view.type);
+  return {static_cast<const std::byte*>(view.data) + skipped, view.type, count, view.cols,
+          view.stride};
+}
+
 // What the hardware copies tiles of.
 bool suits(ConstView view) {
   return view.type == DType::bf16 && view.stride % 8 == 0 &&
@@ -27,25 +30,25 @@ bool suits(ConstView view) {
 
 bool suits_or_absent(ConstView view) { return view.data == nullptr || suits(view); }
 
+// On Hopper.
 bool runs_here() {
   int device = 0, major = 0;
-  device::check(cudaGetDevice(&device), "cudaGetDevice");
-  device::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-                "cudaDeviceGetAttribute");
-  return major == 9;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major == 9;
 }
 
 class CutlassActivation final : public FusedActivation {
  public:
-  bool forward(View h, std::span<const Product> products, Activation activation,
-               cudaStream_t stream) override {
-    const auto can_do = [&](const Product& product) {
-      return can(product, activation) && product.options.transpose_b;
-    };
-    if (products.size() != 2 || !std::ranges::all_of(products, can_do) || !suits_or_absent(h)) {
+  bool forward(View h, const Product& x, Activation activation, cudaStream_t stream) override {
+    if (!can(x, activation) || !x.options.transpose_b || x.c.cols != 2 * h.cols ||
+        h.cols % 8 != 0 || !suits_or_absent(h)) {
       return false;
     }
-    queue_activated(h, products[0], products[1], stream);
+    const auto half = [&](std::int64_t first) {
+      return Product{columns(x.c, first, h.cols), x.a, rows(x.b, first, h.cols), x.options};
+    };
+    queue_activated(h, half(0), half(h.cols), stream);
     return true;
   }
 
@@ -65,25 +68,24 @@ class CutlassActivation final : public FusedActivation {
   }
 
  private:
-  bool can(const Product& p, Activation activation) const {
+  static bool can(const Product& p, Activation activation) {
     // Deeper products are so much faster by the library that passes of their own cost less.
     constexpr std::int64_t kDeepest = 4096;
-    return hopper_ && activation == Activation::silu && !p.options.transpose_a &&
-           p.options.bias == nullptr && p.options.addend == nullptr && p.c.rows > 0 &&
-           p.c.cols > 0 && p.c.cols % 8 == 0 && p.a.cols > 0 && p.a.cols <= kDeepest &&
-           suits(p.a) && suits(p.b) && suits(p.c);
+    return activation == Activation::silu && !p.options.transpose_a && p.options.bias == nullptr &&
+           p.options.addend == nullptr && p.c.rows > 0 && p.c.cols > 0 && p.c.cols % 8 == 0 &&
+           p.a.cols > 0 && p.a.cols % 8 == 0 && p.a.cols <= kDeepest && suits(p.a) && suits(p.b) &&
+           suits(p.c);
   }
-
-  bool hopper_ = runs_here();
 };
 
 }  // namespace
 
 std::unique_ptr<FusedActivation> create_fused_activation() {
-  return std::make_unique<CutlassActivation>();
+  return runs_here() ? std::make_unique<CutlassActivation>() : nullptr;
 }
 
 std::string fused_activation_version() {
+  if (!runs_here()) return "passes";
   return "cutlass " + std::to_string(CUTLASS_MAJOR) + "." + std::to_string(CUTLASS_MINOR) + "." +
          std::to_string(CUTLASS_PATCH);
 }

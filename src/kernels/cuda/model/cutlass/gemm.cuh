@@ -94,8 +94,8 @@ inline void check(cutlass::Status status) {
                     cutlass::cutlassGetStatusString(status));
 }
 
-// `fill` sets the epilogue's arguments; `result` is what its last node makes. Tiles go along b's
-// columns, `bands` of a's rows at a time: what is read of both stays in the cache.
+// `fill` sets the epilogue's arguments; `result` is what its last node makes. Tiles go along
+// its columns, up to `bands` clusters of its rows at a time: what they read stays in the cache.
 template <class Gemm, class Fill>
 void queue(int bands, const Product& product, View result, cudaStream_t stream, const Fill& fill) {
   typename Gemm::Arguments arguments{};
