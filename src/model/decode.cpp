@@ -1,8 +1,8 @@
 // Generation: a block's forward on a few new tokens, with the keys and values of those before.
 #include <algorithm>
 
+#include "kernels/views.h"
 #include "model/decoder.h"
-#include "model/views.h"
 
 namespace ebb::model {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "model/views.h"
+#include "kernels/views.h"
 
 namespace ebb::model {
 

@@ -2,8 +2,8 @@
 // happens to queries and keys before they meet.
 #include <cmath>
 
+#include "kernels/views.h"
 #include "model/decoder.h"
-#include "model/views.h"
 
 namespace ebb::model {
 

@@ -30,9 +30,9 @@ struct Operand {
   std::int64_t bound = 0;
 };
 
-// An operand in memory. Padded ones also start at an odd address, or at one that is as even as the
-// padding where that is a multiple of 8. Outputs and everything that
-// belongs to nobody is 0xff (NaN), which an op must overwrite or leave alone, respectively.
+// An operand in memory. Padded ones also start at an odd address, or 8 elements further on where
+// the padding is a multiple of that. Outputs and everything that belongs to nobody is 0xff (NaN),
+// which an op must overwrite or leave alone, respectively.
 class Buffer {
  public:
   Buffer(const Operand& operand, std::uint64_t seed) : operand_(operand) {

@@ -1,5 +1,7 @@
 #include "kernels/cuda/model/cutlass/activated_products.h"
 
+#include <cutlass/version.h>
+
 #include "kernels/cuda/model/cutlass/gemm.cuh"
 
 namespace ebb::kernels {
@@ -34,6 +36,11 @@ void queue_activated(View h, const Product& gate, const Product& up, cudaStream_
     epilogue.dC = stride_of(gate.c);
     epilogue.thread = {{}, {}, {}, {in(up.c), stride_of(up.c)}, {}};
   });
+}
+
+std::string activated_products_version() {
+  return "cutlass " + std::to_string(CUTLASS_MAJOR) + "." + std::to_string(CUTLASS_MINOR) + "." +
+         std::to_string(CUTLASS_PATCH);
 }
 
 }  // namespace ebb::kernels

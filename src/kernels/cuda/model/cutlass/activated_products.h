@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 #include "kernels/model_ops.h"
 
 namespace ebb::kernels {
@@ -17,5 +19,8 @@ struct GateAndUp {
   View gate_gradient, up_gradient;
 };
 void queue_activation_gradient(const GateAndUp& x, View h, const Product& dh, cudaStream_t stream);
+
+// Of what makes them.
+std::string activated_products_version();
 
 }  // namespace ebb::kernels

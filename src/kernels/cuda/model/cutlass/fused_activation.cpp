@@ -1,26 +1,10 @@
 #include "kernels/cuda/model/fused_activation.h"
 
-#include <cutlass/version.h>
-
 #include "kernels/cuda/model/cutlass/activated_products.h"
+#include "kernels/views.h"
 
 namespace ebb::kernels {
 namespace {
-
-View columns(View view, std::int64_t first, std::int64_t count) {
-  auto* const data = static_cast<std::byte*>(view.data) + first * size_of(view.type);
-  return {data, view.type, view.rows, count, view.stride};
-}
-ConstView columns(ConstView view, std::int64_t first, std::int64_t count) {
-  const auto* const data = static_cast<const std::byte*>(view.data) + first * size_of(view.type);
-  return {data, view.type, view.rows, count, view.stride};
-}
-
-ConstView rows(ConstView view, std::int64_t first, std::int64_t count) {
-  const Bytes skipped = first * view.stride * size_of(view.type);
-  return {static_cast<const std::byte*>(view.data) + skipped, view.type, count, view.cols,
-          view.stride};
-}
 
 // What the hardware copies tiles of.
 bool suits(ConstView view) {
@@ -46,7 +30,7 @@ class CutlassActivation final : public FusedActivation {
       return false;
     }
     const auto half = [&](std::int64_t first) {
-      return Product{columns(x.c, first, h.cols), x.a, rows(x.b, first, h.cols), x.options};
+      return Product{columns(x.c, first, h.cols), x.a, rows_of(x.b, first, h.cols), x.options};
     };
     queue_activated(h, half(0), half(h.cols), stream);
     return true;
@@ -85,9 +69,7 @@ std::unique_ptr<FusedActivation> create_fused_activation() {
 }
 
 std::string fused_activation_version() {
-  if (!runs_here()) return "passes";
-  return "cutlass " + std::to_string(CUTLASS_MAJOR) + "." + std::to_string(CUTLASS_MINOR) + "." +
-         std::to_string(CUTLASS_PATCH);
+  return runs_here() ? activated_products_version() : "passes";
 }
 
 }  // namespace ebb::kernels

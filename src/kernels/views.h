@@ -6,11 +6,11 @@
 
 #include "kernels/model_ops.h"
 
-namespace ebb::model {
+namespace ebb::kernels {
 
 template <class V>
 V moved(V view, std::int64_t elements) {
-  using Byte = std::conditional_t<std::is_same_v<V, kernels::View>, std::byte, const std::byte>;
+  using Byte = std::conditional_t<std::is_same_v<V, View>, std::byte, const std::byte>;
   view.data = static_cast<Byte*>(view.data) + elements * size_of(view.type);
   return view;
 }
@@ -29,4 +29,4 @@ V rows_of(V view, std::int64_t first, std::int64_t count) {
   return view;
 }
 
-}  // namespace ebb::model
+}  // namespace ebb::kernels
