@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "paths.h"
+
 namespace ebb::cli {
 
 using Arguments = std::vector<std::string>;
@@ -34,7 +36,7 @@ struct Finished {
 // A running command; killed with the object. For one thread.
 class Process {
  public:
-  explicit Process(const Arguments& arguments, const std::string& program = EBB_COMMAND) {
+  explicit Process(const Arguments& arguments, const std::string& program = ebb_command()) {
     int out[2], err[2];
     if (::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) {
       throw std::runtime_error("no pipe");

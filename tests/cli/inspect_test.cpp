@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "cli/small_commands.h"
+#include "paths.h"
 #include "plan/profile.h"
 
 namespace ebb::cli {
@@ -41,8 +42,7 @@ class InspectTest : public SmallCommands {
     const std::string model = at("golden");
     std::filesystem::create_directory(model);
     for (const char* name : {"config.json", "model.safetensors"}) {
-      std::filesystem::copy(std::string(EBB_SOURCE_DIR "/tests/golden/training/qwen2/") + name,
-                            model + "/" + name);
+      std::filesystem::copy(golden_folder("training/qwen2") / name, model + "/" + name);
     }
     return model;
   }

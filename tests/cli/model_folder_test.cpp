@@ -4,6 +4,7 @@
 #include "cli/small_commands.h"
 #include "engine/made_folders.h"
 #include "model/parameters.h"
+#include "paths.h"
 
 namespace ebb::cli {
 namespace {
@@ -20,7 +21,7 @@ constexpr const char* kTemplate =
 class ModelFolder : public SmallCommands {
  protected:
   void SetUp() override {
-    const std::filesystem::path golden = engine::source_folder() / "tests/golden";
+    const std::filesystem::path golden = source_folder() / "tests/golden";
     ebb::Json config = parse_json(read_file(golden / "training/qwen2/config.json"), "");
     config["vocab_size"] = 1040;
     config["max_position_embeddings"] = 512;
@@ -86,8 +87,7 @@ TEST_F(ModelFolder, ChatGoesThroughTheTemplate) {
 }
 
 TEST_F(ModelFolder, ABeginningIsNeverDoubled) {
-  std::filesystem::copy(EBB_SOURCE_DIR "/tests/golden/tokenizers/llama3.json",
-                        model + "/tokenizer.json",
+  std::filesystem::copy(golden_folder("tokenizers") / "llama3.json", model + "/tokenizer.json",
                         std::filesystem::copy_options::overwrite_existing);
   write_file(model + "/tokenizer_config.json",
              R"({"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"})");

@@ -13,10 +13,6 @@
 namespace ebb::engine {
 namespace {
 
-std::filesystem::path golden(const std::string& family) {
-  return source_folder() / "tests/golden" / family;
-}
-
 template <class T>
 std::vector<T> read_all(const std::filesystem::path& path, const std::string& name) {
   io::PosixFileSystem files;
@@ -31,18 +27,18 @@ class GenerationTest : public testing::TestWithParam<std::string> {
  protected:
   static constexpr std::int64_t kLength = 17;
   std::unique_ptr<Generator> make(DType dtype, std::int64_t positions = kLength) {
-    return std::make_unique<Generator>(runtime_, files_,
-                                       find_model(files_, golden(GetParam()).string()), dtype,
-                                       positions, plan::Limits{.device = kGiB, .host = kGiB});
+    return std::make_unique<Generator>(
+        runtime_, files_, find_model(files_, golden_folder(GetParam()).string()), dtype, positions,
+        plan::Limits{.device = kGiB, .host = kGiB});
   }
   std::vector<std::int32_t> prompt() {
-    auto ids = read_all<std::int32_t>(golden(GetParam()) / "tokens.safetensors", "ids");
+    auto ids = read_all<std::int32_t>(golden_folder(GetParam()) / "tokens.safetensors", "ids");
     ids.resize(kLength);
     return ids;
   }
   // Of the whole prompt's positions.
   std::vector<float> expected() {
-    return read_all<float>(golden(GetParam()) / "logits.safetensors", "logits");
+    return read_all<float>(golden_folder(GetParam()) / "logits.safetensors", "logits");
   }
 
   io::PosixFileSystem files_;
@@ -85,7 +81,7 @@ TEST_P(GenerationTest, APromptAtOnceIsAsGoodAsTokenByToken) {
 }
 
 TEST_P(GenerationTest, LimitsHold) {
-  const auto source = find_model(files_, golden(GetParam()).string());
+  const auto source = find_model(files_, golden_folder(GetParam()).string());
   const auto fits = [&](Bytes device) {
     try {
       Generator generator(runtime_, files_, source, DType::f32, 8,

@@ -18,10 +18,6 @@
 namespace ebb::engine {
 namespace {
 
-std::filesystem::path golden(const std::string& family) {
-  return source_folder() / "tests/golden" / family;
-}
-
 std::vector<float> read_floats(const checkpoint::SafetensorsReader& reader,
                                const std::string& name) {
   const checkpoint::StoredTensor* tensor = reader.find(name);
@@ -50,12 +46,12 @@ struct Golden {
 
 Golden read_golden(io::FileSystem& files, const std::string& family) {
   Golden g;
-  g.json = Json::parse(io::read_text(files, golden(family) / "golden.json", kMiB));
+  g.json = Json::parse(io::read_text(files, golden_folder(family) / "golden.json", kMiB));
   g.steps = g.json["steps"];
   g.accumulate = g.json["accumulate"];
   g.rows = g.json["rows"];
   g.length = g.json["length"];
-  const checkpoint::SafetensorsReader reader(files, golden(family) / "tokens.safetensors");
+  const checkpoint::SafetensorsReader reader(files, golden_folder(family) / "tokens.safetensors");
   const checkpoint::StoredTensor* ids = reader.find("ids");
   g.ids.resize(static_cast<std::size_t>(ids->bytes / 4));
   reader.read(*ids, 0, std::as_writable_bytes(std::span(g.ids)));
@@ -121,15 +117,16 @@ class LearningTest : public testing::TestWithParam<std::string> {
 
   io::PosixFileSystem files_;
   Golden golden_ = read_golden(files_, GetParam());
-  ModelSource source_ = find_model(files_, golden(GetParam()).string());
+  ModelSource source_ = find_model(files_, golden_folder(GetParam()).string());
   Runtime runtime_{test_device(), 2};
   std::unique_ptr<TrainingRun> run_;
 };
 
 TEST_P(LearningTest, TwentyStepsMatchPyTorch) {
   train(DType::f32, 1e-4);
-  if (!files_.exists(golden(GetParam()) / "final.safetensors")) return;
-  const checkpoint::SafetensorsReader expected(files_, golden(GetParam()) / "final.safetensors");
+  if (!files_.exists(golden_folder(GetParam()) / "final.safetensors")) return;
+  const checkpoint::SafetensorsReader expected(files_,
+                                               golden_folder(GetParam()) / "final.safetensors");
   const checkpoint::SafetensorsReader initial(files_, source_.folder / "model.safetensors");
   const auto& all = run_->store().parameters().all;
   for (int p = 0; p < static_cast<int>(all.size()); ++p) {

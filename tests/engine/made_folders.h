@@ -15,13 +15,9 @@
 #include "checkpoint/weight_files.h"
 #include "engine/small_runs.h"
 #include "io/posix_file_system.h"
+#include "paths.h"
 
 namespace ebb::engine {
-
-// Such as "training/qwen2".
-inline std::filesystem::path golden_folder(const std::string& name) {
-  return source_folder() / "tests/golden" / name;
-}
 
 struct NamedValues {
   std::vector<std::int64_t> shape;

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "engine/training_run.h"
 #include "model/parameters.h"
+#include "paths.h"
 
 namespace ebb::engine {
 
@@ -17,12 +18,6 @@ namespace ebb::engine {
 inline std::string test_device() {
   const char* device = std::getenv("EBB_TEST_DEVICE");
   return device == nullptr ? "cpu" : device;
-}
-
-// Where golden files are: the source folder, or a copy of it that EBB_SOURCE_DIR names.
-inline std::filesystem::path source_folder() {
-  const char* folder = std::getenv("EBB_SOURCE_DIR");
-  return folder == nullptr ? EBB_SOURCE_DIR : folder;
 }
 
 inline model::Config small_config() {

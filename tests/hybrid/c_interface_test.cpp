@@ -10,6 +10,7 @@
 #include "ebb/hybrid_optimizer_c.h"
 #include "hand_run.h"
 #include "io/temp_folder.h"
+#include "paths.h"
 
 namespace ebb::hybrid {
 namespace {
@@ -136,7 +137,7 @@ TEST(CInterface, ErrorsAreTexts) {
 // What a program that loads the shared library does: it finds every function there, and they work.
 TEST(SharedLibrary, HasTheFunctionsOfTheHeader) {
   const std::unique_ptr<void, int (*)(void*)> library(
-      dlopen(EBB_HYBRID_LIBRARY, RTLD_NOW | RTLD_LOCAL), &dlclose);
+      dlopen(hybrid_library().c_str(), RTLD_NOW | RTLD_LOCAL), &dlclose);
   ASSERT_NE(library, nullptr) << dlerror();
   for (const char* name : {"error", "create", "destroy", "set_gradient", "gradient_ready", "step",
                            "wait_for_weight", "wait", "weights_changed", "save", "load",

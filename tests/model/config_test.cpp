@@ -9,13 +9,13 @@
 
 #include "ebb/error.h"
 #include "model/parameters.h"
+#include "paths.h"
 
 namespace ebb::model {
 namespace {
 
 Json golden(const std::string& name) {
-  std::ifstream file(std::string(EBB_SOURCE_DIR) + "/tests/golden/training/" + name +
-                     "/config.json");
+  std::ifstream file(golden_folder("training/" + name) / "config.json");
   return Json::parse(file);
 }
 

@@ -10,15 +10,12 @@
 #include "io/posix_file_system.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "model/small_model.h"
+#include "paths.h"
 
 namespace ebb::model {
 namespace {
 
-std::filesystem::path golden(const std::string& name) {
-  const char* folder = std::getenv("EBB_SOURCE_DIR");
-  return std::filesystem::path(folder == nullptr ? EBB_SOURCE_DIR : folder) /
-         "tests/golden/families" / name;
-}
+std::filesystem::path golden(const std::string& name) { return golden_folder("families") / name; }
 
 Json read_json(const std::filesystem::path& path) {
   std::ifstream file(path);

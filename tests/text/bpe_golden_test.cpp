@@ -10,14 +10,14 @@
 #include <sstream>
 
 #include "hard_strings.h"
+#include "paths.h"
 #include "text/bpe/bpe_tokenizer.h"
 #include "text/utf8_stream.h"
 
 namespace ebb::text {
 namespace {
 
-const std::filesystem::path kFolder =
-    std::filesystem::path(EBB_SOURCE_DIR) / "tests" / "golden" / "tokenizers";
+const std::filesystem::path kFolder = golden_folder("tokenizers");
 
 std::string read(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -11,14 +11,14 @@
 
 #include "ebb/error.h"
 #include "hard_strings.h"
+#include "paths.h"
 #include "text/bpe/bpe_tokenizer.h"
 
 namespace ebb::text {
 namespace {
 
 std::string read(const std::string& name) {
-  const auto path =
-      std::filesystem::path(EBB_SOURCE_DIR) / "tests" / "golden" / "tokenizers" / name;
+  const auto path = golden_folder("tokenizers") / name;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();

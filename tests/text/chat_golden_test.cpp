@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "ebb/error.h"
+#include "paths.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/evaluator.h"
 #include "text/chat/parser.h"
@@ -16,7 +17,7 @@
 namespace ebb::text {
 namespace {
 
-const std::filesystem::path kFolder = EBB_SOURCE_DIR "/tests/golden/chat";
+const std::filesystem::path kFolder = golden_folder("chat");
 
 std::string read(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

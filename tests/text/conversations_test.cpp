@@ -3,6 +3,7 @@
 
 #include "data_cases.h"
 #include "ebb/error.h"
+#include "paths.h"
 #include "text/data/examples.h"
 #include "text/tokenizer_folder.h"
 
@@ -86,7 +87,7 @@ TEST(Conversations, OfTheFamilies) {
                   {"llama2", "zephyr", "<s>", "</s>"},
                   {"mistral", "mistral_v1", "<s>", "</s>"},
                   {"gemma", "gemma", "<bos>", "<eos>"}};
-  const std::filesystem::path golden = std::filesystem::path(EBB_SOURCE_DIR) / "tests/golden";
+  const std::filesystem::path golden = source_folder() / "tests/golden";
   const Json said = messages({{"user", "Hello, what is 2+2?"},
                               {"assistant", "It is 4."},
                               {"user", "And  3+3?"},
