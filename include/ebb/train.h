@@ -10,6 +10,19 @@
 
 namespace ebb {
 
+// When a run is saved, besides when it is stopped or fails.
+struct SaveEvery {
+  enum class Kind : std::uint8_t {
+    automatic,  // every ten minutes, or less often where saves take more than 5% of the time
+    steps,      // after every `count` steps
+    seconds,    // when `count` seconds have passed since the last save
+    end,        // at the end only
+    never       // not even at the end
+  };
+  Kind kind = Kind::automatic;
+  double count = 0;  // of steps or seconds
+};
+
 // What to train, with what, within what. Fields are named as the command line's flags.
 struct TrainOptions {
   std::string model;              // a folder with config.json and model.safetensors, or preset:NAME
@@ -67,8 +80,10 @@ struct TrainOptions {
   std::string device = "auto";     // cpu, cuda; auto: a GPU where there is one
   int threads = 0;                 // 0: as many as the machine lets us use
   std::string profile;             // a file of `ebb probe`; empty: the one it kept, if it fits
-  std::int64_t save_every = 0;     // steps; 0: at the end only
-  int keep = 2;                    // checkpoints; 0: nothing is saved
+  SaveEvery save_every{};
+  // A last save that fails (a full disk) is tried again for so long before its error is told.
+  double save_patience_seconds = 600;
+  int keep = 2;  // checkpoints; 0: nothing is saved
   bool resume = false;
   std::string trace;             // a file for when which task ran; empty: none
   std::int64_t trace_steps = 8;  // that it shows: the last ones
@@ -95,8 +110,10 @@ class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
   virtual void note(const std::string& text) = 0;  // a line for people
+  // The first step is next: from now on there is something to save.
+  virtual void started() {}
   virtual void step(const StepReport& report) = 0;
-  // Asked after every step; true ends the run after a save.
+  // Asked after every step and while it validates; true ends the run after a save.
   virtual bool stop_requested() { return false; }
 };
 
@@ -107,7 +124,8 @@ struct TrainSummary {
   std::string json;        // everything measured, as written by --summary
 };
 
-// Throws an ebb::Error; the last checkpoint is good whatever happens.
+// Throws an ebb::Error. What is whole in memory is saved before that, and the text says where; the
+// last checkpoint is good whatever happens. What the observer throws ends the run likewise.
 TrainSummary train(const TrainOptions& options, TrainObserver& observer);
 
 // The plan as text: who needs how much where, what a step costs. Throws OutOfBudget if nothing

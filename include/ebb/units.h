@@ -18,6 +18,10 @@ inline constexpr Bytes kGiB = Bytes{1} << 30;
 // otherwise.
 Bytes parse_bytes(std::string_view text, std::string_view what);
 
+// "30s", "10min", "1.5h", "2d". Throws ConfigError that names `what` otherwise; a bare number is
+// refused, as nobody knows its unit.
+double parse_seconds(std::string_view text, std::string_view what);
+
 // "1.50 GiB": three significant digits, binary units.
 std::string format_bytes(Bytes bytes);
 

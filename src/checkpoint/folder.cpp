@@ -211,6 +211,10 @@ std::optional<fs::path> latest_checkpoint(io::FileSystem& files, const fs::path&
   return found.published.rbegin()->second;
 }
 
+std::int64_t count_checkpoints(io::FileSystem& files, const fs::path& root) {
+  return static_cast<std::int64_t>(find_folders(files, root).published.size());
+}
+
 void keep_last(io::FileSystem& files, const fs::path& root, int count) {
   if (count < 1) {
     throw ConfigError(fmt::format("expected to keep at least 1 checkpoint, found {}", count));

@@ -65,6 +65,9 @@ class CheckpointWriter {
 std::optional<std::filesystem::path> latest_checkpoint(io::FileSystem& files,
                                                        const std::filesystem::path& root);
 
+// Published ones.
+std::int64_t count_checkpoints(io::FileSystem& files, const std::filesystem::path& root);
+
 // Removes all but the `count` checkpoints of the highest steps, and every leftover of a crash. A
 // crash in the middle leaves no half folder that looks published. Not while a save is under way.
 void keep_last(io::FileSystem& files, const std::filesystem::path& root, int count);

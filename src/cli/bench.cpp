@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/measuring.h"
+#include "cli/output.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
 
@@ -11,7 +12,7 @@ namespace ebb::cli {
 namespace {
 
 int finish(const BenchResult& result, bool json) {
-  fmt::print("{}", json ? result.json + "\n" : result.text);
+  print_out(json ? result.json + "\n" : result.text);
   if (result.failure.empty()) return 0;
   fmt::print(stderr, "ebb: {}\n", result.failure);
   return 1;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/output.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
 
@@ -29,10 +30,11 @@ int run(const GenerateOptions& options, bool json) {
   std::string unprinted = options.chat ? std::string() : options.prompt;
   const GenerateSummary summary = generate(options, [&](std::string_view piece) {
     if (json) return true;
-    fmt::print("{}{}", std::exchange(unprinted, {}), piece);
-    return std::fflush(stdout) == 0;
+    print_out(std::exchange(unprinted, {}));
+    print_out(piece);
+    return true;
   });
-  fmt::print("{}\n", json ? summary.json : unprinted);
+  print_out((json ? summary.json : unprinted) + "\n");
   fmt::print(stderr, "{}\n", summary.settings);
   fmt::print(stderr, "{} tokens, {:.1f} tokens/s, prompt of {} in {}, device {} of {}\n",
              summary.tokens, summary.tokens_per_second, summary.prompt_tokens,

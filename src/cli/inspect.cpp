@@ -1,7 +1,6 @@
-#include <fmt/format.h>
-
-#include "cli/verbs.h"
 #include "ebb/inspect.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
 
 namespace ebb::cli {
 
@@ -18,7 +17,7 @@ void add_inspect(CLI::App& app, Action& action) {
   verb->callback([path, json, &action] {
     action = [path, json] {
       const Inspection found = inspect(*path);
-      fmt::print("{}", *json ? found.json + "\n" : found.text);
+      print_out(*json ? found.json + "\n" : found.text);
       return found.sound ? 0 : 1;
     };
   });

@@ -1,8 +1,10 @@
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
 #include <fmt/format.h>
 
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "ebb/error.h"
 #include "ebb/version.h"
@@ -75,16 +77,29 @@ int run(int argc, char** argv) {
   return action();
 }
 
+// Nobody may be left to read it: then the exit code says it.
+void tell(const std::exception& error) {
+  std::fputs("ebb: ", stderr);
+  std::fputs(error.what(), stderr);
+  std::fputs("\n", stderr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A reader that went away and a file that may not grow are errors of the write, which are told,
+  // and not the end of what is in memory.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    ebb::cli::finish_output();
+    return code;
   } catch (const ebb::OutOfBudget& error) {
-    fmt::print(stderr, "ebb: {}\n", error.what());
+    tell(error);
     return kDoesNotFit;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "ebb: {}\n", error.what());
+    tell(error);
     return kFailed;
   }
 }

@@ -1,5 +1,4 @@
-#include <fmt/format.h>
-
+#include "cli/output.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
 
@@ -19,7 +18,7 @@ void add_plan(CLI::App& app, Action& action) {
       ->group("Run");
   verb->callback([options, machine, &action] {
     action = [options, machine] {
-      fmt::print("{}", explain_plan(*options, *machine));
+      print_out(explain_plan(*options, *machine));
       return 0;
     };
   });

@@ -1,8 +1,7 @@
 #include "ebb/probe.h"
 
-#include <fmt/format.h>
-
 #include "cli/measuring.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 
 namespace ebb::cli {
@@ -27,7 +26,7 @@ void add_probe(CLI::App& app, Action& action) {
         const MeasuringProgress progress;
         return probe(*options, [&](const BenchProgress& p) { progress(p); });
       }();
-      fmt::print("{}", *json ? result.json : result.text);
+      print_out(*json ? result.json : result.text);
       return 0;
     };
   });

@@ -2,48 +2,43 @@
 
 #include <unistd.h>
 
-#include <csignal>
-#include <cstdio>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "cli/interrupts.h"
+#include "cli/output.h"
+
 namespace ebb::cli {
-namespace {
-
-volatile std::sig_atomic_t g_interrupted = 0;
-
-void on_interrupt(int signal) {
-  g_interrupted = 1;
-  std::signal(signal, SIG_DFL);
-}
-
-}  // namespace
 
 Progress::Progress() : terminal_(::isatty(STDOUT_FILENO) != 0) {}
 
 Progress::~Progress() {
-  if (line_shown_) fmt::print("\n");
+  try {
+    if (line_shown_) print("\n");
+  } catch (...) {
+    // The run's own end is what counts.
+  }
 }
 
-void Progress::catch_interrupts() {
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
-}
+void Progress::started() { save_on_interrupts(); }
 
 bool Progress::stop_requested() {
-  if (g_interrupted != 0) note("Interrupted: the step is finished, saving");
-  return g_interrupted != 0;
+  if (interrupted() && !std::exchange(told_, true))
+    note("Interrupted: the step is finished, saving");
+  return interrupted();
 }
 
-void Progress::clear_line() {
-  if (line_shown_) fmt::print("\r\033[K");
-  line_shown_ = false;
+void Progress::print(const std::string& text) {
+  if (broken_) return;
+  broken_ = true;
+  print_out(text);
+  broken_ = false;
 }
 
 void Progress::note(const std::string& text) {
-  clear_line();
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
+  const bool line = std::exchange(line_shown_, false);
+  print(fmt::format("{}{}\n", line ? "\r\033[K" : "", text));
 }
 
 void Progress::step(const StepReport& r) {
@@ -53,13 +48,8 @@ void Progress::step(const StepReport& r) {
       "step {}/{}  loss {:.4f}  norm {:.3f}  rate {:.2e}  {:.0f} tokens/s{}  {} left  device {}",
       r.step, r.steps, r.loss, r.norm, r.learning_rate, r.tokens_per_second, light,
       format_seconds(r.seconds_left), format_bytes(r.device_bytes));
-  if (terminal_) {
-    fmt::print("\r\033[K{}", line);
-    line_shown_ = true;
-  } else {
-    fmt::print("{}\n", line);
-  }
-  std::fflush(stdout);
+  line_shown_ = terminal_;
+  print(terminal_ ? "\r\033[K" + line : line + "\n");
 }
 
 }  // namespace ebb::cli

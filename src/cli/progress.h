@@ -15,16 +15,18 @@ class Progress final : public TrainObserver {
 
   void note(const std::string& text) override;
   void step(const StepReport& report) override;
+  void started() override;
   bool stop_requested() override;
 
-  // Ctrl-C and a polite kill end the run after the step; a second one ends it at once.
-  static void catch_interrupts();
-
  private:
-  void clear_line();
+  // Throws IoError the first time that it fails; what comes later is not worth an error: the run is
+  // ending, and has things to save.
+  void print(const std::string& text);
 
   bool terminal_;
   bool line_shown_ = false;
+  bool broken_ = false;
+  bool told_ = false;
 };
 
 }  // namespace ebb::cli

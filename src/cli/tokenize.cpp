@@ -2,10 +2,9 @@
 
 #include <unistd.h>
 
-#include <cstdio>
-
 #include <fmt/format.h>
 
+#include "cli/output.h"
 #include "cli/verbs.h"
 
 namespace ebb::cli {
@@ -13,11 +12,11 @@ namespace {
 
 // One line that renews itself on a terminal, plain lines in a pipe.
 void show(const TokenizeProgress& p, bool terminal) {
-  fmt::print("{}{}% of {} items  {} tokens  {}/s  {} left{}", terminal ? "\r\033[K" : "",
-             p.of_items == 0 ? 100 : 100 * p.items / p.of_items, format_count(p.of_items),
-             format_count(p.tokens), format_count(static_cast<std::int64_t>(p.tokens_per_second)),
-             format_seconds(p.seconds_left), terminal ? "" : "\n");
-  std::fflush(stdout);
+  print_out(fmt::format("{}{}% of {} items  {} tokens  {}/s  {} left{}", terminal ? "\r\033[K" : "",
+                        p.of_items == 0 ? 100 : 100 * p.items / p.of_items,
+                        format_count(p.of_items), format_count(p.tokens),
+                        format_count(static_cast<std::int64_t>(p.tokens_per_second)),
+                        format_seconds(p.seconds_left), terminal ? "" : "\n"));
 }
 
 }  // namespace
@@ -39,11 +38,13 @@ void add_tokenize(CLI::App& app, Action& action) {
       const bool terminal = ::isatty(STDOUT_FILENO) != 0;
       const TokenizeSummary made =
           tokenize(*options, [&](const TokenizeProgress& p) { show(p, terminal); });
-      if (terminal) fmt::print("\n");
-      for (const std::string& skipped : made.skipped) fmt::print("Left out: {}\n", skipped);
-      fmt::print("{}: {} tokens of {} bytes from {} file{}, tokenizer {}, in {}\n", options->out,
-                 made.tokens, made.bytes_per_token, made.files, made.files == 1 ? "" : "s",
-                 made.tokenizer, format_seconds(made.seconds));
+      if (terminal) print_out("\n");
+      for (const std::string& skipped : made.skipped)
+        print_out(fmt::format("Left out: {}\n", skipped));
+      print_out(fmt::format("{}: {} tokens of {} bytes from {} file{}, tokenizer {}, in {}\n",
+                            options->out, made.tokens, made.bytes_per_token, made.files,
+                            made.files == 1 ? "" : "s", made.tokenizer,
+                            format_seconds(made.seconds)));
       return 0;
     };
   });

@@ -1,7 +1,11 @@
+#include <charconv>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include <fmt/format.h>
 
+#include "cli/interrupts.h"
 #include "cli/progress.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
@@ -10,33 +14,95 @@
 namespace ebb::cli {
 namespace {
 
-constexpr int kInterrupted = 130;
-
-// Made before the first step, so that a wrong path does not cost a run's numbers.
+// The file is there when a run has ended well, and only then: one of an earlier run is removed.
+// That it can be made is proven before the first step, so that a wrong path does not cost a run's
+// numbers.
 class SummaryFile {
  public:
   explicit SummaryFile(std::string path) : path_(std::move(path)) {
-    if (!path_.empty()) check(std::ofstream(path_, std::ios::app));
+    if (path_.empty()) return;
+    // A device or a pipe is written to as it is.
+    const auto kind = std::filesystem::status(path_).type();
+    replaces_ = kind == std::filesystem::file_type::not_found ||
+                kind == std::filesystem::file_type::regular;
+    check(std::ofstream(partial(), std::ios::app));
+    if (!replaces_) return;
+    std::error_code error;
+    std::filesystem::remove(path_, error);
+    check(!error);
+    std::filesystem::remove(partial(), error);
   }
 
   void write(const std::string& json) {
     if (path_.empty()) return;
-    std::ofstream file(path_);
+    std::ofstream file(partial());
     file << json << '\n';
-    file.flush();
-    check(file);
+    file.close();
+    check(!file.fail());
+    if (!replaces_) return;
+    std::error_code error;
+    std::filesystem::rename(partial(), path_, error);
+    check(!error);
   }
 
  private:
-  void check(const std::ofstream& file) const {
-    if (file) return;
+  std::string partial() const { return replaces_ ? path_ + ".partial" : path_; }
+
+  void check(bool good) const {
+    if (good) return;
     throw IoError(fmt::format(
         "--summary {}: cannot be written; give a file in a folder that exists and has room",
         path_));
   }
+  void check(const std::ofstream& file) const { check(!file.fail()); }
 
   std::string path_;
+  bool replaces_ = false;
 };
+
+SaveEvery parse_save_every(const std::string& text) {
+  using Kind = SaveEvery::Kind;
+  if (text == "auto") return {Kind::automatic};
+  if (text == "end") return {Kind::end};
+  std::int64_t steps = 0;
+  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (code == std::errc{} && rest == text.data() + text.size() && steps >= 0) {
+    return steps == 0 ? SaveEvery{Kind::never} : SaveEvery{Kind::steps, static_cast<double>(steps)};
+  }
+  try {
+    const double seconds = parse_seconds(text, "--save-every");
+    if (seconds > 0) return {Kind::seconds, seconds};
+  } catch (const ConfigError&) {
+    // Told with all that can be said here.
+  }
+  throw ConfigError(fmt::format(
+      "--save-every '{}': expected steps (500), a time (10min, 2h), auto, end (at the end only) or "
+      "0 (nothing is saved)",
+      text));
+}
+
+void add_saving(CLI::App& verb, TrainOptions& o) {
+  verb.add_option_function<std::string>(
+          "--save-every", [&o](const std::string& text) { o.save_every = parse_save_every(text); },
+          "Steps (500) or time (10min, 2h) between checkpoints; auto: every 10 minutes, or less "
+          "often where saving takes more than 5% of the time; end: at the end only; 0: nothing is "
+          "saved. A run that is stopped or fails saves what it has")
+      ->default_str("auto")
+      ->type_name("N|TIME")
+      ->group("Run");
+  verb.add_option_function<std::string>(
+          "--save-patience",
+          [&o](const std::string& text) {
+            o.save_patience_seconds = parse_seconds(text, "--save-patience");
+          },
+          "How long a last save that fails, as on a full disk, is tried again")
+      ->default_str("10min")
+      ->type_name("TIME")
+      ->group("Run");
+  verb.add_option("--keep", o.keep, "Checkpoints to keep; 0: save nothing")
+      ->capture_default_str()
+      ->group("Run");
+}
 
 }  // namespace
 
@@ -48,13 +114,7 @@ void add_train(CLI::App& app, Action& action) {
       ->required();
   verb->add_option("--out", options->out, "Folder for checkpoints and the log; new or empty")
       ->required();
-  verb->add_option("--save-every", options->save_every,
-                   "Steps between checkpoints; 0: at the end only")
-      ->capture_default_str()
-      ->group("Run");
-  verb->add_option("--keep", options->keep, "Checkpoints to keep; 0: save nothing")
-      ->capture_default_str()
-      ->group("Run");
+  add_saving(*verb, *options);
   verb->add_flag(
           "--resume", options->resume,
           "Go on from the last checkpoint in --out, to the bit, wherever things are placed now")
@@ -66,9 +126,9 @@ void add_train(CLI::App& app, Action& action) {
       ->group("Run");
   verb->callback([options, summary, &action] {
     action = [options, summary] {
+      catch_interrupts();
       SummaryFile file(*summary);
       Progress progress;
-      Progress::catch_interrupts();
       options->summarize = !summary->empty();
       const TrainSummary result = train(*options, progress);
       file.write(result.json);

@@ -162,20 +162,34 @@ void convert_moments(const PlaneFile& file, ParameterStore& store) {
   }
 }
 
+// What others need to load the weights, and the weights.
+void write_model(io::FileSystem& files, checkpoint::CheckpointWriter& writer, ParameterStore& store,
+                 const Companions& companions) {
+  write_file(files, writer, checkpoint::kWeightsName, store, {Plane::weight});
+  writer.write_json("config.json", config_to_save(companions, store.kind().weight_type));
+  for (const Companions::Copy& copy : companions.copies) writer.copy_file(copy.name, *copy.file);
+}
+
 }  // namespace
 
 std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesystem::path& root,
                                       ParameterStore& store, const Companions& companions,
                                       const TrainingState& state, int keep) {
   checkpoint::CheckpointWriter writer(files, root, state.step);
-  write_file(files, writer, checkpoint::kWeightsName, store, {Plane::weight});
+  write_model(files, writer, store, companions);
   write_file(files, writer, kStateName, store, optim::state_planes(store.kind()));
-  writer.write_json("config.json", config_to_save(companions, store.kind().weight_type));
-  for (const Companions::Copy& copy : companions.copies) writer.copy_file(copy.name, *copy.file);
   writer.write_json(kTrainingName, to_json(state));
   const std::filesystem::path published = writer.publish();
   checkpoint::keep_last(files, root, keep);
   return published;
+}
+
+std::filesystem::path save_weights(io::FileSystem& files, const std::filesystem::path& root,
+                                   ParameterStore& store, const Companions& companions,
+                                   std::int64_t step) {
+  checkpoint::CheckpointWriter writer(files, root, step);
+  write_model(files, writer, store, companions);
+  return writer.publish();
 }
 
 void load_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,

@@ -22,6 +22,12 @@ std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesyst
                                       ParameterStore& store, const Companions& companions,
                                       const TrainingState& state, int keep);
 
+// The weights alone, as a model's folder `root`/step-...: all that can be kept where there is no
+// room for the rest. Nothing can go on from it, but a new run can start with it.
+std::filesystem::path save_weights(io::FileSystem& files, const std::filesystem::path& root,
+                                   ParameterStore& store, const Companions& companions,
+                                   std::int64_t step);
+
 // Parameters, masters and moments, into whatever placement the store has. Moments that are `stored`
 // in another format than the store's are converted once, to its nearest.
 void load_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,

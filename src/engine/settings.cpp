@@ -123,8 +123,12 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   require_positive(o.micro_batch, "--micro-batch", kMostTokens / o.sequence);
   require_positive(o.accumulate, "--accumulate", kMostMicroBatches);
   require_positive(o.steps, "--steps");
-  require(o.save_every >= 0, "--save-every", std::to_string(o.save_every),
-          "0 (at the end) or more");
+  const bool counts =
+      o.save_every.kind == SaveEvery::Kind::steps || o.save_every.kind == SaveEvery::Kind::seconds;
+  require(!counts || o.save_every.count > 0, "--save-every", fmt::format("{}", o.save_every.count),
+          "more than 0 steps or seconds");
+  require(o.save_patience_seconds >= 0, "--save-patience",
+          fmt::format("{}s", o.save_patience_seconds), "0s or more");
   require(o.keep >= 0, "--keep", std::to_string(o.keep), "0 (save nothing) or more");
   if (!o.trace.empty()) require_positive(o.trace_steps, "--trace-steps", kMostTracedSteps);
   check_data_flags(o);

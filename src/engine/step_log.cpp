@@ -1,7 +1,9 @@
 #include "engine/step_log.h"
 
+#include <fstream>
+#include <span>
 #include <string>
-#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,9 +11,10 @@
 
 namespace ebb::engine {
 
-StepLog::StepLog(std::filesystem::path path, std::int64_t step) : path_(std::move(path)) {
+StepLog::StepLog(io::FileSystem& files, std::filesystem::path path, std::int64_t step, Note note)
+    : note_(std::move(note)) {
   std::string kept;
-  std::ifstream before(path_);
+  std::ifstream before(path);
   for (std::string line; step > 0 && std::getline(before, line);) {
     const Json json = Json::parse(line, nullptr, false);
     const auto number = json.find("step");
@@ -20,15 +23,12 @@ StepLog::StepLog(std::filesystem::path path, std::int64_t step) : path_(std::mov
   }
   before.close();
   // Written beside the old one, which is replaced at once: emptied in place, a run that is killed
-  // here would lose the steps it keeps. The stream goes on in the file under its new name.
-  const std::filesystem::path fresh = path_.string() + ".partial";
-  file_.open(fresh, std::ios::trunc);
-  file_ << kept << std::flush;
-  check();
-  std::error_code error;
-  std::filesystem::rename(fresh, path_, error);
-  if (error) file_.setstate(std::ios::failbit);
-  check();
+  // here would lose the steps it keeps. Later lines go into the same file under its new name.
+  const std::filesystem::path fresh = path.string() + ".partial";
+  file_ = files.create(fresh);
+  file_->write(0, std::as_bytes(std::span(kept)));
+  size_ = static_cast<Bytes>(kept.size());
+  files.rename(fresh, path);
 }
 
 void StepLog::add(const StepReport& report, double seconds) {
@@ -44,16 +44,18 @@ void StepLog::add_validation(std::int64_t step, double loss, std::int64_t tokens
 }
 
 void StepLog::write(const Json& line) {
-  file_ << line.dump() << std::endl;
-  check();
-}
-
-void StepLog::check() const {
-  if (file_) return;
-  throw IoError(fmt::format(
-      "cannot write '{}': free space on that disk, check the folder's permissions, and go on with "
-      "--resume",
-      path_.string()));
+  unwritten_ += line.dump() + '\n';
+  try {
+    file_->write(size_, std::as_bytes(std::span(unwritten_)));
+  } catch (const IoError& error) {
+    if (!std::exchange(told_, true)) {
+      note_(fmt::format("The log has to wait, training goes on: {}", error.what()));
+    }
+    return;
+  }
+  size_ += static_cast<Bytes>(unwritten_.size());
+  unwritten_.clear();
+  told_ = false;
 }
 
 }  // namespace ebb::engine

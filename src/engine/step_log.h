@@ -3,27 +3,35 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <memory>
+#include <string>
 
 #include "base/json.h"
 #include "ebb/train.h"
+#include "engine/run_folder.h"
+#include "io/file_system.h"
 
 namespace ebb::engine {
 
 class StepLog {
  public:
   // Goes on behind `step`: lines of later steps, which a killed run left, are dropped. A crash
-  // leaves the file as it was or as it should be. Throws IoError, as add() does.
-  StepLog(std::filesystem::path path, std::int64_t step);
+  // leaves the file as it was or as it should be. Throws IoError.
+  StepLog(io::FileSystem& files, std::filesystem::path path, std::int64_t step, Note note);
+
+  // Where a line cannot be written (a full disk) that is told once, and it is tried again with the
+  // next one: a log is no reason to end a run.
   void add(const StepReport& report, double seconds);
   void add_validation(std::int64_t step, double loss, std::int64_t tokens);
 
  private:
   void write(const Json& line);
-  void check() const;
 
-  std::filesystem::path path_;
-  std::ofstream file_;
+  Note note_;
+  std::unique_ptr<io::File> file_;
+  Bytes size_ = 0;
+  std::string unwritten_;
+  bool told_ = false;
 };
 
 }  // namespace ebb::engine

@@ -15,6 +15,8 @@
 #include "engine/model_tokenizer.h"
 #include "engine/numerics_key.h"
 #include "engine/product_choices.h"
+#include "engine/run_folder.h"
+#include "engine/saving.h"
 #include "engine/settings.h"
 #include "engine/step_log.h"
 #include "engine/summary.h"
@@ -29,33 +31,6 @@
 namespace ebb {
 namespace engine {
 namespace {
-
-// The checkpoint to go on from, if the user asked for one and there is one.
-std::optional<std::filesystem::path> find_start(io::FileSystem& files, const TrainOptions& options,
-                                                TrainObserver& observer) {
-  if (options.out.empty()) throw ConfigError("--out: a folder for the run is missing");
-  const bool exists = files.exists(options.out);
-  if (exists && !files.is_directory(options.out)) {
-    throw ConfigError(fmt::format(
-        "--out {}: this is a file; give the path of a folder, new or empty", options.out));
-  }
-  const auto latest = exists ? checkpoint::latest_checkpoint(files, options.out) : std::nullopt;
-  if (options.resume) {
-    if (!latest) {
-      observer.note(
-          fmt::format("--resume: no checkpoint in {}; starting from the beginning", options.out));
-    }
-    return latest;
-  }
-  if (exists && !files.list(options.out).empty()) {
-    throw ConfigError(fmt::format("--out {}: the folder is not empty. {}", options.out,
-                                  latest
-                                      ? "Add --resume to go on from its last checkpoint, or give "
-                                        "another folder."
-                                      : "Give another folder, or empty it."));
-  }
-  return std::nullopt;
-}
 
 void compare_with(const TrainingState& state, const Json& key, TrainObserver& observer) {
   std::string wrong;
@@ -92,33 +67,80 @@ optim::StateFormat stored_format(const TrainingState& state) {
                                 stored.dump()));
 }
 
+// The same kind of error, so that programs can still tell it, with a sentence more.
+[[noreturn]] void rethrow_with(const std::exception_ptr& failure, const std::string& more) {
+  const auto text = [&](const std::exception& error) {
+    return fmt::format("{}\n{}", error.what(), more);
+  };
+  try {
+    std::rethrow_exception(failure);
+  } catch (const NumericsError& error) {
+    throw NumericsError(text(error));
+  } catch (const DeviceError& error) {
+    throw DeviceError(text(error));
+  } catch (const IoError& error) {
+    throw IoError(text(error));
+  } catch (const FormatError& error) {
+    throw FormatError(text(error));
+  } catch (const ConfigError& error) {
+    throw ConfigError(text(error));
+  } catch (const std::exception& error) {
+    throw Error(text(error));
+  }
+}
+
+// Tells how far the weights are, now and then.
+class FillProgress {
+ public:
+  FillProgress(const model::Parameters& parameters, TrainObserver& observer, std::string what)
+      : observer_(observer), what_(std::move(what)) {
+    for (const model::Parameter& parameter : parameters.all) total_ += parameter.count();
+  }
+
+  void add(std::size_t count) {
+    done_ += static_cast<std::int64_t>(count);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - told_ < std::chrono::seconds(5)) return;
+    told_ = now;
+    observer_.note(
+        fmt::format("{}: {} of {} parameters", what_, format_count(done_), format_count(total_)));
+  }
+
+ private:
+  TrainObserver& observer_;
+  std::string what_;
+  std::int64_t done_ = 0;
+  std::int64_t total_ = 0;
+  std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
+};
+
 // One run of train(): owns everything from the first file to the summary.
 class Session {
  public:
+  // What can be refused without reading a model is refused first: people wait for the rest.
   Session(const TrainOptions& options, TrainObserver& observer)
       : options_(options),
         observer_(observer),
+        folder_(files_, options.out, options.resume, note()),
+        trace_(files_, options.trace),
         runtime_(options.device, check_threads(options.threads)),
         source_(find_model(files_, options.model)),
         tokenizer_(find_tokenizer(source_, options.tokenizer)),
         companions_(find_companions(files_, source_, tokenizer_.folder, tokenizer_.parts.files)),
         settings_(training_settings(options, source_.config, runtime_.limits())),
-        data_(options, tokenizer_, source_.config.vocabulary, runtime_.threads(),
-              [&observer](const std::string& text) { observer.note(text); }) {
+        data_(options, tokenizer_, source_.config.vocabulary, runtime_.threads(), note()) {
     settings_.host_extra += data_.memory_bytes();
   }
 
   TrainSummary run() {
     observer_.note(load_profile(files_, runtime_, options_.profile));
     figures_.start = {};
-    const auto start = find_start(files_, options_, observer_);
-    TraceFile trace(files_, options_.trace);
+    const auto& start = folder_.start();
     if (start) {
       restore_state(*start);
     } else {
       if (options_.verify) verify_model(files_, source_);
-      choose_products(files_, runtime_, settings_,
-                      [this](const std::string& text) { observer_.note(text); });
+      choose_products(files_, runtime_, settings_, note());
       key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
     }
     figures_.start.lap(start ? "check" : "search");
@@ -133,49 +155,74 @@ class Session {
     fill_parameters(run, start);
     figures_.start.lap("initialize");
     observer_.note("Started: " + figures_.start.text());
-    // What a crash left takes room that the next save may need.
-    if (options_.resume && options_.keep > 0)
-      checkpoint::keep_last(files_, options_.out, options_.keep);
-    files_.make_directories(options_.out);
-    StepLog log(std::filesystem::path(options_.out) / "log.jsonl", state_.step);
-    saved_step_ = start ? state_.step : -1;
-    if (start) checkpoint_ = start->string();
-
+    Saving saving(files_, folder_.path(), run.store(), companions_,
+                  {.every = options_.save_every,
+                   .keep = options_.keep,
+                   .patience_seconds = options_.save_patience_seconds},
+                  start ? state_.step : -1, note());
+    if (start) saving.set_last(start->string());
+    saving.check_space();
+    StepLog log(files_, folder_.path() / "log.jsonl", state_.step, note());
     validation_ = data_.validation();
-    TrainSummary summary;
-    try {
-      summary = train(run, log);
-    } catch (const std::exception&) {
-      write_or_note(trace, run);
-      throw;
-    }
-    write_or_note(trace, run);
+    const TrainSummary summary = train_or_save(run, saving, log);
+    write_trace(run);
     return summary;
   }
 
  private:
-  TrainSummary train(TrainingRun& run, StepLog& log) {
-    train_steps(run, log);
+  Note note() {
+    return [this](const std::string& text) { observer_.note(text); };
+  }
+
+  TrainSummary train(TrainingRun& run, Saving& saving, StepLog& log) {
+    observer_.started();
+    train_steps(run, saving, log);
     run.finish();
-    save(run);
+    saving.save_finally(state_);
     validate(run, log);
     return {.steps = state_.step,
             .stopped = stopped_,
-            .checkpoint = checkpoint_,
+            .checkpoint = saving.last(),
             .json = options_.summarize ? summarize(run, runtime_, key_, figures_) : std::string()};
   }
 
-  void write(TraceFile& trace, TrainingRun& run) {
-    if (!trace.wanted()) return;
-    trace.write(run.trace());
-    observer_.note("Wrote " + options_.trace + ": open it at ui.perfetto.dev");
+  // Whatever ends the run, bad data or an output that nobody reads any more: what was trained up to
+  // then is saved before that is told.
+  TrainSummary train_or_save(TrainingRun& run, Saving& saving, StepLog& log) {
+    try {
+      return train(run, saving, log);
+    } catch (const std::exception&) {
+      const std::exception_ptr failure = std::current_exception();
+      const std::string rest = save_what_is_whole(run, saving);
+      write_trace(run);
+      rethrow_with(failure, rest);
+    }
+  }
+
+  // A sentence on what there is to go on from.
+  std::string save_what_is_whole(TrainingRun& run, Saving& saving) {
+    std::string lost;
+    try {
+      if (run.settle()) {
+        saving.save_finally(state_);
+      } else {
+        lost = fmt::format("What was trained after it is lost. ");
+      }
+    } catch (const std::exception& error) {
+      lost = fmt::format("Step {} could not be saved: {}\n", state_.step, error.what());
+    }
+    if (saving.last().empty()) return lost + "There is no checkpoint to go on from.";
+    return lost +
+           fmt::format("The last checkpoint is {}: --resume goes on from it.", saving.last());
   }
 
   // A trace that cannot be written now is no reason to lose the run's summary, or the error that
   // ended it.
-  void write_or_note(TraceFile& trace, TrainingRun& run) {
+  void write_trace(TrainingRun& run) {
+    if (!trace_.wanted()) return;
     try {
-      write(trace, run);
+      trace_.write(run.trace());
+      observer_.note("Wrote " + options_.trace + ": open it at ui.perfetto.dev");
     } catch (const std::exception& error) {
       observer_.note(error.what());
     }
@@ -199,8 +246,11 @@ class Session {
       run.set_steps_done(state_.step);
       return;
     }
+    FillProgress progress(run.store().parameters(), observer_,
+                          source_.folder.empty() ? "Making weights" : "Loading weights");
     const WeightSink sink = [&](int parameter, std::int64_t first, std::span<const float> values) {
       run.store().write_master(parameter, first, values);
+      progress.add(values.size());
     };
     if (source_.folder.empty()) {
       initialize_weights(runtime_.pool(), source_.config, run.store().parameters(), options_.seed,
@@ -211,7 +261,7 @@ class Session {
     run.store().clear_moments();
   }
 
-  void train_steps(TrainingRun& run, StepLog& log) {
+  void train_steps(TrainingRun& run, Saving& saving, StepLog& log) {
     if (state_.step >= options_.steps) {
       observer_.note(fmt::format("Step {} of {} is already reached: nothing to train", state_.step,
                                  options_.steps));
@@ -223,7 +273,7 @@ class Session {
     while (state_.step < options_.steps && !stopped_) {
       std::vector<text::Batch> batches;
       for (int m = 0; m < accumulate; ++m) batches.push_back(prefetch.next());
-      const StepResult result = step(run, batches);
+      const StepResult result = run.step(batches);
       const auto now = std::chrono::steady_clock::now();
       const double seconds = std::chrono::duration<double>(now - before).count();
       before = now;
@@ -236,9 +286,9 @@ class Session {
         validate(run, log);
         before = std::chrono::steady_clock::now();  // nor is validating training
       }
-      if (options_.save_every > 0 && state_.step % options_.save_every == 0) {
+      if (saving.due(state_.step) && state_.step < options_.steps && !stopped_) {
         run.finish();
-        save(run);
+        saving.save(state_);
         before = std::chrono::steady_clock::now();  // and saving is not
       }
     }
@@ -251,6 +301,11 @@ class Session {
     Evaluation all;
     validation_->rewind();
     while (const auto batch = validation_->next()) {
+      if (observer_.stop_requested()) {
+        stopped_ = true;
+        observer_.note("The validation was stopped before its end, and is not told");
+        return;
+      }
       const Evaluation one = run.evaluate(*batch);
       all.loss_sum += one.loss_sum;
       all.counted += one.counted;
@@ -270,19 +325,6 @@ class Session {
     observer_.note(
         fmt::format("Validation after step {}: loss {:.4f}, perplexity {:.2f}, over {} tokens",
                     state_.step, loss, std::exp(loss), all.counted));
-  }
-
-  // What a step that failed leaves behind is on disk.
-  StepResult step(TrainingRun& run, std::span<const text::Batch> batches) {
-    try {
-      return run.step(batches);
-    } catch (const NumericsError& error) {
-      throw NumericsError(fmt::format(
-          "{}\n{}", error.what(),
-          checkpoint_.empty()
-              ? "No checkpoint was saved yet: --save-every N keeps one every N steps."
-              : fmt::format("The last checkpoint is {}: --resume goes on from it.", checkpoint_)));
-    }
   }
 
   void count_data(std::span<const text::Batch> batches) {
@@ -324,18 +366,11 @@ class Session {
     observer_.step(report);
   }
 
-  void save(TrainingRun& run) {
-    if (state_.step == saved_step_ || options_.keep == 0) return;
-    checkpoint_ =
-        save_checkpoint(files_, options_.out, run.store(), companions_, state_, options_.keep)
-            .string();
-    saved_step_ = state_.step;
-    observer_.note("Saved " + checkpoint_);
-  }
-
   const TrainOptions& options_;
   TrainObserver& observer_;
   io::PosixFileSystem files_;
+  RunFolder folder_;
+  TraceFile trace_;
   Runtime runtime_;
   ModelSource source_;
   ModelTokenizer tokenizer_;
@@ -347,8 +382,6 @@ class Session {
   optim::StateFormat stored_format_ = optim::StateFormat::exact;
   RunFigures figures_;
   std::deque<double> recent_;
-  std::string checkpoint_;
-  std::int64_t saved_step_ = -1;
   std::unique_ptr<text::ValidationBatches> validation_;
   std::int64_t validated_step_ = -1;
   bool stopped_ = false;

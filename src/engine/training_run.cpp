@@ -174,6 +174,17 @@ Evaluation TrainingRun::evaluate(const text::Batch& batch) {
   return result;
 }
 
+bool TrainingRun::settle() {
+  try {
+    finish();
+  } catch (const NumericsError&) {
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
 plan::Trace TrainingRun::trace() {
   try {
     finish();

@@ -68,14 +68,17 @@ class TrainingRun {
   TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan plan);
 
   // One step with `accumulate` batches. Returns when the loss and the norm are known; the rest of
-  // the step may still be under way. Throws the first failure of any lane; the weights and states
-  // are then lost unless the failure is a NumericsError.
+  // the step may still be under way. Throws the first failure of any lane; settle() then says
+  // whether weights and states are still whole.
   StepResult step(std::span<const text::Batch> batches);
   // The loss of one batch with the weights as they are; nothing else changes. Runs the forward of
   // the training program itself, so it needs no memory of its own. Waits for what is under way.
   Evaluation evaluate(const text::Batch& batch);
   // Waits for all that is under way.
   void finish() { executor_.drain(); }
+  // The same after a failure. Whether weights and states are whole, those of steps_done(): a norm
+  // that is not finite touches nothing, and what fails outside of the lanes does not either.
+  bool settle();
 
   // Steps done so far in the life of the model; sets the schedule and the bias corrections.
   std::int64_t steps_done() const { return steps_done_; }

@@ -229,6 +229,8 @@ void FaultFileSystem::remove_all(const fs::path& path) {
   state_->mark_synced(path);
 }
 
+Bytes FaultFileSystem::available(const fs::path& path) { return wrapped_.available(path); }
+
 void FaultFileSystem::sync_directory(const fs::path& directory) {
   state_->count_or_throw(Operation::sync, "sync", directory);
   wrapped_.sync_directory(directory);

@@ -53,6 +53,7 @@ class FaultFileSystem final : public FileSystem {
   void make_directories(const std::filesystem::path& directory) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void remove_all(const std::filesystem::path& path) override;
+  Bytes available(const std::filesystem::path& path) override;
   void sync_directory(const std::filesystem::path& directory) override;
 
  private:

@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -184,6 +187,16 @@ void PosixFileSystem::remove_all(const fs::path& path) {
   std::error_code failure;
   fs::remove_all(path, failure);
   if (failure) throw_failure("remove", path, failure.value());
+}
+
+Bytes PosixFileSystem::available(const fs::path& path) {
+  struct statvfs disk {};
+  if (retry_interrupted([&] { return ::statvfs(path.c_str(), &disk); }) != 0) {
+    throw_failure("ask for the space beside", path, errno);
+  }
+  constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<Bytes>::max());
+  const std::uint64_t unit = std::max<std::uint64_t>(1, disk.f_frsize);
+  return static_cast<Bytes>(std::min<std::uint64_t>(disk.f_bavail, most / unit) * unit);
 }
 
 void PosixFileSystem::sync_directory(const fs::path& directory) {

@@ -15,6 +15,7 @@ class PosixFileSystem final : public FileSystem {
   void make_directories(const std::filesystem::path& directory) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void remove_all(const std::filesystem::path& path) override;
+  Bytes available(const std::filesystem::path& path) override;
   void sync_directory(const std::filesystem::path& directory) override;
 };
 

@@ -57,6 +57,22 @@ TEST(ParseBytes, AnErrorNamesTheOptionTheTextAndWhatToWrite) {
   EXPECT_NE(message.find("10GiB"), std::string::npos) << message;
 }
 
+TEST(ParseSeconds, ReadsNumbersWithUnits) {
+  EXPECT_EQ(parse_seconds("30s", "x"), 30);
+  EXPECT_EQ(parse_seconds("10min", "x"), 600);
+  EXPECT_EQ(parse_seconds("10 m", "x"), 600);
+  EXPECT_EQ(parse_seconds("1.5h", "x"), 5400);
+  EXPECT_EQ(parse_seconds("2d", "x"), 172800);
+  EXPECT_EQ(parse_seconds("0s", "x"), 0);
+}
+
+TEST(ParseSeconds, RefusesWhatIsNoTime) {
+  for (const char* text :
+       {"", "10", "min", "-1s", "nans", "infh", "1e300d", "10minutes", "10GiB"}) {
+    EXPECT_THROW(parse_seconds(text, "--save-every"), ConfigError) << text;
+  }
+}
+
 TEST(ParseBytes, RefusesWhatIsNotAQuantity) {
   for (const char* text : {"", " ", "GiB", "ten", "-1GiB", "-1", "nan", "inf", "nanGiB", "infGiB",
                            "10gigs", "10GiB!", "10GiB10", "1,5GiB", "0x10", "--"}) {

@@ -36,7 +36,10 @@ struct Finished {
 // A running command; killed with the object. For one thread.
 class Process {
  public:
-  explicit Process(const Arguments& arguments, const std::string& program = ebb_command()) {
+  // `in_child` is called in the new process, before the command is (limits, signals, another
+  // output).
+  explicit Process(const Arguments& arguments, const std::function<void()>& in_child = {},
+                   const std::string& program = ebb_command()) {
     int out[2], err[2];
     if (::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) {
       throw std::runtime_error("no pipe");
@@ -49,6 +52,7 @@ class Process {
     if (pid_ == 0) {
       ::dup2(out[1], STDOUT_FILENO);
       ::dup2(err[1], STDERR_FILENO);
+      if (in_child) in_child();
       ::execv(words[0], words.data());
       ::_exit(127);
     }
@@ -68,6 +72,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t pid() const { return pid_; }
   const std::string& out() const { return finished_.out; }
   const std::string& err() const { return finished_.err; }
 
@@ -85,6 +90,12 @@ class Process {
   }
 
   void send(int signal) { ::kill(pid_, signal); }
+
+  // As `| head -1` does when it has its line: what the command prints from now on breaks.
+  void close_output() {
+    ::close(pipes_.front().descriptor);
+    pipes_.erase(pipes_.begin());
+  }
 
   // Until the command ends by itself or by a signal sent before.
   Finished wait() {

@@ -72,6 +72,7 @@ std::vector<fs::path> MemoryFiles::list(const fs::path& directory) {
 void MemoryFiles::make_directories(const fs::path&) { refuse_change(); }
 void MemoryFiles::rename(const fs::path&, const fs::path&) { refuse_change(); }
 void MemoryFiles::remove_all(const fs::path&) { refuse_change(); }
+Bytes MemoryFiles::available(const fs::path&) { return 0; }
 void MemoryFiles::sync_directory(const fs::path&) { refuse_change(); }
 
 }  // namespace ebb::fuzz

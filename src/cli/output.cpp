@@ -1,0 +1,37 @@
+#include "cli/output.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <iostream>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+
+namespace ebb::cli {
+namespace {
+
+[[noreturn]] void fail() {
+  const int code = errno;
+  throw IoError(
+      fmt::format("cannot write the output: {}. Write to a file on a disk with room, or "
+                  "keep reading until the command has ended.",
+                  std::generic_category().message(code == 0 ? EIO : code)));
+}
+
+}  // namespace
+
+void print_out(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail();
+  if (std::fflush(stdout) != 0) fail();
+}
+
+void finish_output() {
+  errno = 0;
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) fail();
+}
+
+}  // namespace ebb::cli

@@ -1,0 +1,14 @@
+// The standard output: what cannot be written there is an error, for every verb.
+#pragma once
+
+#include <string_view>
+
+namespace ebb::cli {
+
+// Throws IoError where the output is closed, full or broken.
+void print_out(std::string_view text);
+
+// What libraries wrote, too. At the end of every command.
+void finish_output();
+
+}  // namespace ebb::cli

@@ -1,0 +1,176 @@
+#include "engine/saving.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "checkpoint/folder.h"
+#include "ebb/error.h"
+#include "engine/checkpointing.h"
+
+namespace ebb::engine {
+namespace {
+
+using Kind = SaveEvery::Kind;
+using Seconds = std::chrono::duration<double>;
+
+constexpr double kAutomaticSeconds = 600;
+// What automatic saves may take of the time of a run.
+constexpr double kAutomaticShare = 0.05;
+// After a save on the way failed.
+constexpr double kDueAgainSeconds = 60;
+
+double seconds_since(Saving::Clock::time_point then) {
+  return Seconds(Saving::Clock::now() - then).count();
+}
+
+}  // namespace
+
+Bytes checkpoint_bytes(const ParameterStore& store, const Companions& companions) {
+  constexpr Bytes header_of_tensor = 256;  // names and shapes of others are shorter
+  constexpr Bytes small_files = 256 * kKiB;
+  std::vector<optim::Plane> planes = optim::state_planes(store.kind());
+  planes.push_back(optim::Plane::weight);
+  Bytes bytes = small_files;
+  for (const model::Parameter& parameter : store.parameters().all) {
+    for (const optim::Plane plane : planes) {
+      bytes += header_of_tensor + optim::grain_of(plane, store.kind()).size_of(parameter.count());
+    }
+  }
+  for (const Companions::Copy& copy : companions.copies) bytes += copy.file->size();
+  return bytes;
+}
+
+Saving::Saving(io::FileSystem& files, const std::filesystem::path& root, ParameterStore& store,
+               const Companions& companions, const SavingSettings& settings,
+               std::int64_t saved_step, Note note)
+    : files_(files),
+      root_(root),
+      store_(store),
+      companions_(companions),
+      settings_(settings),
+      saved_step_(saved_step),
+      note_(std::move(note)),
+      bytes_(checkpoint_bytes(store, companions)) {
+  if (settings_.keep == 0) settings_.every.kind = Kind::never;
+}
+
+void Saving::check_space() {
+  if (!wanted()) {
+    note_("Nothing will be saved, as was asked for: what is trained is gone when the run ends");
+    return;
+  }
+  // What a crash left takes room that the next save may need.
+  checkpoint::keep_last(files_, root_, settings_.keep);
+  const Bytes available = files_.available(root_);
+  if (available < bytes_) {
+    throw IoError(fmt::format(
+        "--out {}: a checkpoint takes {}, but that disk has {} left. Free {}, choose a folder on "
+        "another disk, or train without saving (--save-every 0).",
+        root_.string(), format_bytes(bytes_), format_bytes(available),
+        format_bytes(bytes_ - available)));
+  }
+  // One is written while `keep` others are still there.
+  const std::int64_t there = checkpoint::count_checkpoints(files_, root_);
+  const std::int64_t more = settings_.every.kind == Kind::end ? 1 : settings_.keep + 1 - there;
+  if (available < more * bytes_) {
+    note_(fmt::format(
+        "--out {}: that disk has {} left, room for {} of the {} checkpoints of {} that --keep {} "
+        "can need there; older ones go as room is needed",
+        root_.string(), format_bytes(available), available / bytes_, more, format_bytes(bytes_),
+        settings_.keep));
+  }
+}
+
+bool Saving::due(std::int64_t step) const {
+  if (failed_ && seconds_since(ended_) >= kDueAgainSeconds) return true;
+  switch (settings_.every.kind) {
+    case Kind::automatic:
+      return seconds_since(ended_) >= std::max(kAutomaticSeconds, seconds_ / kAutomaticShare);
+    case Kind::seconds: return seconds_since(ended_) >= settings_.every.count;
+    case Kind::steps: return step % static_cast<std::int64_t>(settings_.every.count) == 0;
+    case Kind::end:
+    case Kind::never: break;
+  }
+  return false;
+}
+
+// All but the last checkpoint go, as they would after this save: but only where it needs their
+// room.
+void Saving::make_room() {
+  if (files_.available(root_) >= bytes_ || checkpoint::count_checkpoints(files_, root_) < 2) return;
+  checkpoint::keep_last(files_, root_, 1);
+  note_(fmt::format("Removed older checkpoints in {} to make room for this one", root_.string()));
+}
+
+void Saving::publish(const TrainingState& state) {
+  const Clock::time_point start = Clock::now();
+  failed_ = true;  // unless it comes to the end
+  try {
+    make_room();
+    if (const Bytes available = files_.available(root_); available < bytes_) {
+      throw IoError(fmt::format(
+          "cannot save into '{}': a checkpoint takes {}, but that disk has {} left. Free {} there.",
+          root_.string(), format_bytes(bytes_), format_bytes(available),
+          format_bytes(bytes_ - available)));
+    }
+    last_ = save_checkpoint(files_, root_, store_, companions_, state, settings_.keep).string();
+  } catch (...) {
+    ended_ = Clock::now();
+    throw;
+  }
+  failed_ = false;
+  saved_step_ = state.step;
+  ended_ = Clock::now();
+  seconds_ = seconds_since(start);
+  note_("Saved " + last_);
+}
+
+void Saving::save(const TrainingState& state) {
+  if (!wanted() || state.step == saved_step_) return;
+  try {
+    publish(state);
+  } catch (const IoError& error) {
+    note_(fmt::format("Not saved: {}\nTraining goes on; it is tried again in a minute.",
+                      error.what()));
+  }
+}
+
+std::string Saving::keep_weights(const TrainingState& state) {
+  try {
+    return save_weights(files_, weights_root(), store_, companions_, state.step).string();
+  } catch (const IoError&) {
+    return {};  // the error of the whole save is the one to tell
+  }
+}
+
+void Saving::save_finally(const TrainingState& state) {
+  if (!wanted() || state.step == saved_step_) return;
+  const Clock::time_point start = Clock::now();
+  std::optional<std::string> kept;  // where; empty where even that failed
+  for (;;) {
+    std::string why;
+    try {
+      publish(state);
+      if (kept) files_.remove_all(weights_root());
+      return;
+    } catch (const IoError& error) {
+      why = error.what();
+    }
+    if (!kept) kept = keep_weights(state);
+    const std::string rest = kept->empty()
+                                 ? "Not even the weights alone could be kept."
+                                 : fmt::format("The weights alone are kept in {}.", *kept);
+    const double left = settings_.patience_seconds - seconds_since(start);
+    if (left <= 0) throw IoError(fmt::format("{}\n{}", why, rest));
+    note_(fmt::format("Not saved: {}\n{} Trying again every {} for another {}; Ctrl-C gives up.",
+                      why, rest, format_seconds(settings_.retry_seconds), format_seconds(left)));
+    std::this_thread::sleep_for(Seconds(std::min(left, settings_.retry_seconds)));
+  }
+}
+
+}  // namespace ebb::engine

@@ -1,0 +1,83 @@
+// When a run is saved, and what is done where that fails: nothing that is whole in memory is thrown
+// away as long as a disk may take it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "ebb/train.h"
+#include "engine/companions.h"
+#include "engine/parameter_store.h"
+#include "engine/run_folder.h"
+#include "engine/training_state.h"
+#include "io/file_system.h"
+
+namespace ebb::engine {
+
+// Bytes of a checkpoint of this store, headers and small files included.
+Bytes checkpoint_bytes(const ParameterStore& store, const Companions& companions);
+
+struct SavingSettings {
+  SaveEvery every;
+  int keep = 2;  // checkpoints
+  double patience_seconds = 600;
+  double retry_seconds = 10;  // between two attempts while it is patient
+};
+
+// The checkpoints of one run. For one thread; the lanes must be empty when it saves.
+class Saving {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Keeps references to all of it. `saved_step` is the step of the checkpoint that the run goes on
+  // from, -1 for none.
+  Saving(io::FileSystem& files, const std::filesystem::path& root, ParameterStore& store,
+         const Companions& companions, const SavingSettings& settings, std::int64_t saved_step,
+         Note note);
+
+  bool wanted() const { return settings_.every.kind != SaveEvery::Kind::never; }
+
+  // Before the first step. Throws IoError where the disk has no room for one checkpoint; tells
+  // where it has room for fewer than --keep makes.
+  void check_space();
+
+  // Whether a save is to be made now, after this step.
+  bool due(std::int64_t step) const;
+
+  // A save on the way. Where it fails that is told, the run may go on, and it is due again soon.
+  void save(const TrainingState& state);
+
+  // The last one, at the end or before an error is told. Where it fails the weights alone are kept,
+  // if there is room for those, and all of it is tried again for as long as the settings say. Then
+  // throws the IoError, with what was kept.
+  void save_finally(const TrainingState& state);
+
+  // The folder of the last checkpoint; empty where there is none.
+  const std::string& last() const { return last_; }
+  void set_last(std::string folder) { last_ = std::move(folder); }
+
+ private:
+  void publish(const TrainingState& state);
+  std::filesystem::path weights_root() const { return root_ / "weights"; }
+  void make_room();
+  // Where the weights went; empty where that failed, too.
+  std::string keep_weights(const TrainingState& state);
+
+  io::FileSystem& files_;
+  std::filesystem::path root_;
+  ParameterStore& store_;
+  const Companions& companions_;
+  SavingSettings settings_;
+  std::int64_t saved_step_;
+  Note note_;
+  Bytes bytes_;
+  std::string last_;
+  Clock::time_point ended_ = Clock::now();  // the last save, or attempt at one
+  double seconds_ = 0;                      // the last save took
+  bool failed_ = false;                     // the last attempt did
+};
+
+}  // namespace ebb::engine
