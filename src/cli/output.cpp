@@ -13,11 +13,12 @@ namespace ebb::cli {
 namespace {
 
 [[noreturn]] void fail() {
+  // Where a library wrote, nobody kept the reason.
   const int code = errno;
   throw IoError(
-      fmt::format("cannot write the output: {}. Write to a file on a disk with room, or "
+      fmt::format("cannot write the output{}. Write to a file on a disk with room, or "
                   "keep reading until the command has ended.",
-                  std::generic_category().message(code == 0 ? EIO : code)));
+                  code == 0 ? "" : ": " + std::generic_category().message(code)));
 }
 
 }  // namespace

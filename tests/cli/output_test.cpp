@@ -37,7 +37,7 @@ TEST_F(OutputTest, AFullDiskIsAnErrorOfEveryVerb) {
     const Finished run = process.wait();
     EXPECT_EQ(run.signal, 0);
     EXPECT_EQ(run.code, 1) << run.err;
-    EXPECT_THAT(run.err, HasSubstr("cannot write the output: No space left on device"));
+    EXPECT_THAT(run.err, HasSubstr("cannot write the output"));
   }
 }
 

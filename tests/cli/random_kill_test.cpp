@@ -39,6 +39,15 @@ class RandomKillTest : public SmallCommands {
     return words[static_cast<std::size_t>(below(static_cast<int>(words.size())))];
   }
 
+  // A run that was resumed goes on from what was said to be saved, or from something later.
+  static void expect_from(const Finished& run, int promised) {
+    static const std::regex resumed("Going on from step (\\d+)");
+    const int from = last_match(run.out, resumed);
+    if (from > 0) {
+      EXPECT_GE(from, promised);
+    }
+  }
+
   // What the numbers may depend on.
   Arguments random_settings() {
     const std::string dtype = one_of({"bf16", "bf16", "fp32"});
@@ -84,7 +93,6 @@ class RandomKillTest : public SmallCommands {
 
 TEST_F(RandomKillTest, EndsWithTheBitsOfAnUnbrokenRun) {
   const std::regex saved("Saved .*step-0*(\\d+)");
-  const std::regex resumed("Going on from step (\\d+)");
   const auto kills = number_of("EBB_TEST_KILLS", 8);
   std::int64_t done = 0;
   double longest_end = 0;
@@ -116,7 +124,7 @@ TEST_F(RandomKillTest, EndsWithTheBitsOfAnUnbrokenRun) {
                    std::chrono::duration<double>(std::chrono::steady_clock::now() - sent).count());
       ASSERT_TRUE(end.code == 0 || end.code == 130 || end.signal == signal)
           << end.code << end.err << end.out;
-      if (const int from = last_match(end.out, resumed); from > 0) EXPECT_GE(from, promised);
+      expect_from(end, promised);
       promised = std::max(promised, last_match(end.out, saved));
       ++done;
       if (end.code == 0) break;
@@ -124,7 +132,7 @@ TEST_F(RandomKillTest, EndsWithTheBitsOfAnUnbrokenRun) {
     SCOPED_TRACE(fmt::format("round {}: {}", round, told));
     const Finished rest = run_ebb(command(out) + random_placement() + Arguments{"--resume"});
     ASSERT_EQ(rest.code, 0) << rest.err << rest.out;
-    if (const int from = last_match(rest.out, resumed); from > 0) EXPECT_GE(from, promised);
+    expect_from(rest, promised);
     const Json found = Json::parse(read_file(out + ".json"));
     EXPECT_EQ(found["weights_digest"], expected["weights_digest"]);
     EXPECT_EQ(found["moments_digest"], expected["moments_digest"]);
