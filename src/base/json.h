@@ -5,10 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-namespace ebb {
+#include "base/json_fwd.h"
 
-// Keys keep their order, so that files read as they were written.
-using Json = nlohmann::ordered_json;
+namespace ebb {
 
 // Text from outside: bounded in depth, each key of an object once, in time and memory that grow
 // with the text. Throws FormatError that names `where`.

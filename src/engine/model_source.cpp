@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "base/in_quotes.h"
+#include "base/json.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/weight_files.h"
 #include "ebb/error.h"

@@ -1,5 +1,6 @@
 #include "engine/numerics_key.h"
 
+#include "base/json.h"
 #include "kernels/optimizer_ops.h"
 
 namespace ebb::engine {

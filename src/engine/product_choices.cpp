@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "ebb/error.h"
 #include "engine/workload.h"
 #include "io/text_file.h"

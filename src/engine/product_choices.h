@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "engine/runtime.h"
 #include "engine/training_run.h"
 #include "io/file_system.h"

@@ -1,5 +1,6 @@
 #include "engine/runtime.h"
 
+#include "base/json.h"
 #include "base/machine.h"
 #include "kernels/product_search.h"
 
@@ -20,7 +21,7 @@ plan::Limits Runtime::limits() const {
 }
 
 Json Runtime::numerics() const {
-  Json numerics = {{"device", device_->kind()}, {"kernels", backend_.numerics}};
+  Json numerics = {{"device", device_->kind()}, {"kernels", *backend_.numerics}};
   if (kernels::ProductSearch* const search = backend_.model->product_search()) {
     numerics["products"] = {{"conditions", search->conditions()}, {"choices", search->choices()}};
   }

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "kernels/backend.h"

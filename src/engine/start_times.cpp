@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "ebb/units.h"
 
 namespace ebb::engine {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "ebb/train.h"
 #include "engine/run_folder.h"
 #include "io/file_system.h"

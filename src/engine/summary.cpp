@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "base/json.h"
 #include "base/median.h"
 #include "kernels/cpu/isa.h"
 #include "plan/explain.h"

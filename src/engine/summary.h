@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "engine/runtime.h"
 #include "engine/start_times.h"
 #include "engine/training_run.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/in_quotes.h"
+#include "base/json.h"
 #include "ebb/error.h"
 #include "io/text_file.h"
 

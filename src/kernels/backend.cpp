@@ -1,5 +1,6 @@
 #include "kernels/backend.h"
 
+#include "base/json.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/numerics.h"
@@ -14,7 +15,7 @@ Backend create_backend(device::Device& device, ThreadPool& pool) {
   return {.model = std::make_unique<CpuOps>(pool),
           .device_optimizer = std::make_unique<CpuOptimizerOps>(pool),
           .host_optimizer = std::make_unique<CpuOptimizerOps>(pool),
-          .numerics = cpu_numerics()};
+          .numerics = std::make_shared<const Json>(cpu_numerics())};
 }
 
 }  // namespace ebb::kernels

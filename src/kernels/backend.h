@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "kernels/model_ops.h"
@@ -15,7 +15,8 @@ struct Backend {
   std::unique_ptr<ModelOps> model;                 // on the compute lane
   std::unique_ptr<OptimizerOps> device_optimizer;  // on the compute lane
   std::unique_ptr<OptimizerOps> host_optimizer;    // on the host lane
-  Json numerics;  // what results depend on besides shapes and values, for the numerics key
+  // What results depend on besides shapes and values, for the numerics key.
+  std::shared_ptr<const Json> numerics;
 };
 
 // Device and pool outlive the backend.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/in_quotes.h"
+#include "base/json.h"
 #include "base/printable.h"
 #include "ebb/error.h"
 

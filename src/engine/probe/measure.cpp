@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "base/machine.h"
 #include "engine/bench/state_memory.h"
 #include "engine/bench/streaming.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.h>
 
+#include "base/json.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/tile_matmul.h"
 

@@ -1,7 +1,7 @@
 // What the CPU kernels' bits depend on besides shapes and values: part of the numerics key.
 #pragma once
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 
 namespace ebb::kernels {
 

@@ -1,5 +1,6 @@
 #include "kernels/cuda/backend.h"
 
+#include "base/json.h"
 #include "device/cuda_support.h"
 #include "kernels/cpu/optimizer_ops.h"
 #include "kernels/cuda/model_ops.h"
@@ -25,7 +26,7 @@ Backend create_cuda_backend(device::Device&, ThreadPool& pool) {
   return {.model = create_cuda_model_ops(),
           .device_optimizer = std::make_unique<CudaOptimizerOps>(),
           .host_optimizer = std::make_unique<CpuOptimizerOps>(pool),
-          .numerics = cuda_numerics()};
+          .numerics = std::make_shared<const Json>(cuda_numerics())};
 }
 
 }  // namespace ebb::kernels

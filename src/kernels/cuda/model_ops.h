@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "kernels/model_ops.h"
 
 namespace ebb::kernels {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "ebb/error.h"
 #include "text/chat/evaluator.h"
 #include "text/chat/parser.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json.h"
 #include "text/chat/budget.h"
 #include "text/chat/operators.h"
 #include "text/chat/printing.h"

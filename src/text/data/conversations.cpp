@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "ebb/error.h"
 #include "text/data/continuation.h"
 #include "text/data/examples.h"

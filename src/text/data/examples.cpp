@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/in_quotes.h"
+#include "base/json.h"
 #include "ebb/error.h"
 #include "text/data/continuation.h"
 #include "text/data/utf8.h"

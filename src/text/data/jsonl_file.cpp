@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "text/data/examples.h"
 #include "text/data/item_file.h"
 #include "text/data/line_index.h"

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/json.h"
 #include "device/cuda/cuda_stream.h"
 #include "ebb/error.h"
 #include "kernels/cuda/model/matmul_tiles.h"
