@@ -14,6 +14,7 @@
 #include "io/posix_file_system.h"
 #include "io/temp_folder.h"
 #include "io/text_file.h"
+#include "print.h"
 
 namespace ebb::engine {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "engine/small_runs.h"
 #include "plan/explain.h"
+#include "print.h"
 
 namespace ebb::engine {
 namespace {

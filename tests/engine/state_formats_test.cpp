@@ -11,6 +11,7 @@
 #include "io/posix_file_system.h"
 #include "io/temp_folder.h"
 #include "optim/format.h"
+#include "print.h"
 
 namespace ebb::engine {
 namespace {
@@ -24,6 +25,8 @@ struct Kind {
   StateFormat format = StateFormat::exact;
   double rate = 3e-3;
 };
+
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
 std::vector<Kind> kinds() {
   return {{"adamw_bf16", optim::AdamW{}, StateFormat::bf16},

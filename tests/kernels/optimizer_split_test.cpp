@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "kernels/cpu/optimizer_ops.h"
 #include "kernels/split_master.h"
+#include "print.h"
 
 namespace ebb::kernels {
 namespace {

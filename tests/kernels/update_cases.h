@@ -12,6 +12,7 @@
 #include "kernels/optimizer_ops.h"
 #include "kernels/split_master.h"
 #include "optimizer_cases.h"
+#include "print.h"
 
 namespace ebb::kernels::optimizer_cases {
 
@@ -23,6 +24,8 @@ struct Kind {
 
   int moments() const { return moments_of(numbers(1)); }
 };
+
+inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
 template <class S>
 S adam_numbers(int step) {

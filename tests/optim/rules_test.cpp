@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <string>
 #include <vector>
@@ -12,8 +13,15 @@
 #include "kernels/reference/optimizer_ops.h"
 #include "kernels/split_master.h"
 #include "optim/convert.h"
+#include "print.h"
 
 namespace ebb::optim {
+
+// GoogleTest prints the rule that a variant holds, not the variant.
+template <class R>
+requires std::constructible_from<Rule, const R&>
+void PrintTo(const R& rule, std::ostream* out) { *out << name_of(Rule(rule)); }
+
 namespace {
 
 // The rules as their papers (and PyTorch's pages) write them, in double.

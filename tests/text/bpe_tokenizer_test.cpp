@@ -69,6 +69,8 @@ struct Refusal {
   std::vector<const char*> says;
 };
 
+void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; }
+
 const Refusal kRefusals[] = {
     {"Unigram", "/model/type", "\"Unigram\"", {"model", "'Unigram'", "BPE is"}},
     {"WordPiece", "/model/type", "\"WordPiece\"", {"'WordPiece'"}},
