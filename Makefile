@@ -6,7 +6,7 @@ JOBS ?= $(shell tools/usable_cores.sh)
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: deps build demo test test-gpu bundle bench fuzz lint format clean help
+.PHONY: deps build demo test test-gpu bundle dist fresh bench fuzz lint format clean help
 
 help:
 	@echo "make deps    install what is missing to build Ebb (Debian, Ubuntu)"
@@ -15,11 +15,13 @@ help:
 	@echo "make test    build, then run every test"
 	@echo "make test-gpu  build, then run the tests that need an NVIDIA GPU"
 	@echo "make bundle  gather what runs on a bare GPU machine into bundle/"
+	@echo "make dist    pack the command, for machines without a GPU and without its libraries, into dist/"
+	@echo "make fresh   prove README's two commands on bare Debian and Ubuntu systems (needs root)"
 	@echo "make bench   build, then run every benchmark"
 	@echo "make fuzz    fuzz what reads files from outside, FUZZ_SECONDS a target (60)"
 	@echo "make lint    check layers, sizes, format, public headers and words"
 	@echo "make format  rewrite the C++ files as clang-format wants them"
-	@echo "make clean   remove build/"
+	@echo "make clean   remove build/, bundle/ and dist/"
 
 deps:
 	@tools/install_deps.sh
@@ -32,9 +34,13 @@ $(BUILD)/build.ninja: CMakePresets.json | deps
 build: deps $(BUILD)/build.ninja
 	@cmake --build --preset release --parallel $(JOBS)
 
-# The command alone: a newcomer need not wait for the tests to compile.
-demo: deps $(BUILD)/build.ninja
-	@cmake --build --preset release --parallel $(JOBS) --target ebb_cli
+# The command alone, in a folder of its own: a newcomer waits neither for the tests and what they
+# need, nor for a GPU's kernels where there is no GPU. The compiler's cache keeps it for `make test`.
+demo:
+	@tools/install_deps.sh build
+	@cmake --preset demo --log-level=NOTICE \
+	  -DEBB_CUDA=$(if $(wildcard /dev/nvidia[0-9]*),AUTO,OFF) >/dev/null
+	@cmake --build --preset demo --parallel $(JOBS)
 	@tools/demo.sh
 
 test: build
@@ -49,6 +55,15 @@ test-gpu: build
 
 bundle: build
 	@tools/bundle.sh $(BUILD)
+
+dist:
+	@tools/install_deps.sh build
+	@cmake --preset dist --log-level=NOTICE >/dev/null
+	@cmake --build --preset dist --parallel $(JOBS)
+	@tools/dist.sh
+
+fresh:
+	@tools/fresh.sh
 
 bench: build
 	@set -e; for bench in $(BUILD)/bench/*_bench; do \
@@ -68,4 +83,4 @@ format:
 	@tools/check_format.sh --fix
 
 clean:
-	@rm -rf build
+	@rm -rf build bundle dist

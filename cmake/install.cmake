@@ -2,8 +2,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS ebb EXPORT ebb-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS ebb_hybrid LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS ebb_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS ebb_hybrid LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT command)
+install(TARGETS ebb_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
 install(DIRECTORY include/ebb DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT ebb-targets NAMESPACE ebb:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)
 configure_package_config_file(cmake/ebb-config.cmake.in ${PROJECT_BINARY_DIR}/ebb-config.cmake

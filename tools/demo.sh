@@ -3,7 +3,7 @@
 # with everything on the device, and then generates.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-ebb=build/release/ebb
+ebb=build/demo/ebb
 folder=$(mktemp -d "${TMPDIR:-/tmp}/ebb-demo.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 

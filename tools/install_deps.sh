@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# Installs the packages of debian-packages.txt that are missing. Needs root only if some are.
+# usage: install_deps.sh [build]
+# Installs the packages of debian-packages.txt and debian-packages-tests.txt that are missing; with
+# `build` those of the first, which the command alone is built with. Needs root only if some are.
 set -euo pipefail
-list="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/debian-packages.txt"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+lists=(tools/debian-packages.txt)
+if [[ ${1:-} != build ]]; then lists+=(tools/debian-packages-tests.txt); fi
 
 if ! command -v dpkg-query >/dev/null; then
-  echo "deps: not a Debian or Ubuntu system. Install the equivalents of $list yourself;"
+  echo "deps: not a Debian or Ubuntu system. Install the equivalents of ${lists[*]} yourself;"
   echo "deps: CMake will name what it cannot find."
   exit 0
 fi
 
-mapfile -t wanted < <(sed -e 's/#.*//' -e 's/[[:space:]]//g' "$list" | grep -v '^$')
+mapfile -t wanted < <(cat "${lists[@]}" | sed -e 's/#.*//' -e 's/[[:space:]]//g' | grep -v '^$')
 missing=()
 for package in "${wanted[@]}"; do
   status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
@@ -33,11 +37,12 @@ install_headers() {
     echo "deps: ${package%==*} (PyPI) cannot be had here; going on without"
   fi
 }
+# The command alone is built for a GPU only where there is one.
 install_cuda_headers() {
+  if [[ ${lists[*]} != *tests* ]] && ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then return; fi
   install_headers cudnn-frontend nvidia-cudnn-frontend==1.32.0 include
   install_headers cutlass nvidia-cutlass==4.2.0.0 cutlass_library/source/include
 }
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if ((${#missing[@]} == 0)); then
   install_cuda_headers
   exit 0
