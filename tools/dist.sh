@@ -37,6 +37,7 @@ licence_of() {
 }
 
 # Libraries of libraries are among them.
+packages=()
 while read -r library path; do
   if [[ $library =~ $machine ]]; then continue; fi
   if [[ $path == not ]]; then
@@ -49,19 +50,27 @@ while read -r library path; do
     exit 1
   fi
   cp -L "$path" "$stage/lib/$library"
+  packages+=("$package")
   licence_of "$package"
 done < <(ldd "$build/ebb" "$build/libebb_hybrid.so" | awk '$2 == "=>" {print $1, $3}' | sort -u)
 chmod 644 "$stage"/lib/*
 strip --strip-unneeded "$stage"/lib/*
 # What is compiled into them from headers.
 while read -r package; do licence_of "$package"; done < <(grep '^\(lib\|nlohmann\)' "$root/tools/debian-packages.txt")
+# Texts that these notices refer to, and where the sources of the libraries are.
+{ grep -rohE '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' "$stage/licences" || true; } | sort -u |
+  while read -r text; do if [[ -f $text ]]; then cp -L "$text" "$stage/licences"; fi; done
+{
+  echo "The libraries in lib/, but for Ebb's own, are these packages' builds. apt-get source gets their sources:"
+  dpkg-query -W -f='${source:Package} ${source:Version} (${Package})\n' "${packages[@]}" | sort -u
+} >"$stage/licences/SOURCES"
 
 # Nothing in it may need a newer system than the oldest it is for.
 bad=0
 for file in "$stage"/bin/* "$stage"/lib/*; do
   for limit in $newest; do
     kind=${limit%_*}
-    found=$(objdump -T "$file" | grep -oE "\b${kind}_[0-9.]+" | sort -uV | tail -n 1)
+    found=$(objdump -T "$file" | { grep -oE "\b${kind}_[0-9.]+" || true; } | sort -uV | tail -n 1)
     if [[ $found && $(printf '%s\n' "$limit" "$found" | sort -V | tail -n 1) != "$limit" ]]; then
       echo "dist: ${file#"$stage"/} needs $found, and Ubuntu 22.04 has $limit: build it on Debian 12 or older" >&2
       bad=1

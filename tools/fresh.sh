@@ -112,7 +112,7 @@ inside() {
     if [[ ${!name:-} ]]; then environment+=("$name=${!name}"); fi
   done
   if [[ ${FRESH_CCACHE:-} ]]; then
-    environment+=(CCACHE_DIR=/ccache CCACHE_BASEDIR=/ebb CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content)
+    environment+=(CCACHE_DIR=/ccache CCACHE_BASEDIR=/ebb CCACHE_NOHASHDIR=1)
   fi
   mkfifo "$work/pipe"
   # Each of these becomes the next, so that the process is the command itself.
