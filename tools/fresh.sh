@@ -35,7 +35,7 @@ remove() {
 }
 clean_up() {
   trap - EXIT INT TERM
-  if [[ $running ]]; then kill "$running" 2>/dev/null || true; fi
+  if [[ $running ]]; then kill -- "-$running" 2>/dev/null || true; fi
   remove "$work"
 }
 trap clean_up EXIT
@@ -101,11 +101,11 @@ cpu_seconds() {
   awk -v hertz="$(getconf CLK_TCK)" '{sub(/.*\) /, ""); printf "%d\n", ($14 + $15) / hertz}' "/proc/$1/stat"
 }
 
-# inside ROOT LOG COMMAND...: runs a command in /ebb, with nothing of this shell's environment. Prints its
-# time, and what it had taken when it printed the first line of its build and of the demo.
+# inside ROOT LOG TITLE COMMAND...: runs a command in /ebb, with nothing of this shell's environment.
+# Prints its time, and what it had taken when it printed the first line of its build and of the demo.
 inside() {
-  local root=$1 log=$2 start=$SECONDS line built="" shown="" status=0
-  shift 2
+  local root=$1 log=$2 title=$3 start=$SECONDS line built="" shown="" status=0
+  shift 3
   local environment=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C)
   local name
   for name in http_proxy https_proxy no_proxy; do
@@ -115,8 +115,9 @@ inside() {
     environment+=(CCACHE_DIR=/ccache CCACHE_BASEDIR=/ebb CCACHE_NOHASHDIR=1)
   fi
   mkfifo "$work/pipe"
-  # Each of these becomes the next, so that the process is the command itself.
-  env -i "${environment[@]}" chroot "$root" /bin/sh -c 'cd /ebb && exec "$@"' sh "$@" \
+  # Each of these becomes the next, so that the process is the command itself, and all that it starts
+  # is one group, which ends with this script.
+  setsid env -i "${environment[@]}" chroot "$root" /bin/sh -c 'cd /ebb && exec "$@"' sh "$@" \
     >"$work/pipe" 2>&1 </dev/null &
   running=$!
   local before
@@ -124,11 +125,11 @@ inside() {
   while IFS= read -r line; do
     printf '%s\n' "$line"
     if [[ ! $built && $line == '[1/'* ]]; then
-      built="packages $((SECONDS - start)) s (CPU $(cpu_seconds $running) s)"
-      echo "  $built" >&2
+      built=yes
+      echo "  $title compiles after $((SECONDS - start)) s (CPU $(cpu_seconds $running) s) of packages" >&2
     elif [[ ! $shown && $line == *'1. Without a limit'* ]]; then
-      shown="the demo's first line after $((SECONDS - start)) s (CPU $(cpu_seconds $running) s)"
-      echo "  $shown" >&2
+      shown=yes
+      echo "  the demo's first line after $((SECONDS - start)) s (CPU $(cpu_seconds $running) s)" >&2
     fi
   done <"$work/pipe" >"$log"
   wait $running || status=$?
@@ -136,10 +137,10 @@ inside() {
   rm "$work/pipe"
   if ((status)); then
     tail -n 40 "$log" >&2
-    echo "fresh: '$*' failed; all it said is in $log" >&2
+    echo "fresh: $title failed; all it said is in $log" >&2
     exit 1
   fi
-  echo "  $*: $((SECONDS - start)) s (CPU $(($(cpu_seconds $$) - before)) s): $(tail -n 1 "$log")"
+  echo "  $title: $((SECONDS - start)) s (CPU $(($(cpu_seconds $$) - before)) s): $(tail -n 1 "$log")"
 }
 
 megabytes() { du -smx "$1" | cut -f1; }
@@ -153,7 +154,7 @@ try_archive() {
   fi
   mkdir -p "$root/ebb"
   tar -xzf "${archives[-1]}" -C "$root/ebb" --strip-components=1
-  inside "$root" "$logs/$system-archive.log" /bin/sh -c 'set -e
+  inside "$root" "$logs/$system-archive.log" "the archive" /bin/sh -c 'set -e
     ./bin/ebb train --model preset:tiny --data README.md --sequence 64 --micro-batch 2 --steps 3 --out run
     ./bin/ebb generate --model run --prompt Ebb --max-tokens 8 >/dev/null
     echo it trains and generates'
@@ -185,11 +186,11 @@ for system in "${systems[@]}"; do
       mkdir "$root/ccache"
       mount --bind "$FRESH_CCACHE" "$root/ccache"
     fi
-    inside "$root" "$logs/$system-demo.log" ./try demo
+    inside "$root" "$logs/$system-demo.log" "./try demo" ./try demo
     after_demo=$(megabytes "$root")
     strip -o "$work/stripped" "$root/ebb/build/demo/ebb"
     printf '  ebb: %s bytes, %s stripped\n' "$(stat -c %s "$root/ebb/build/demo/ebb")" "$(stat -c %s "$work/stripped")"
-    inside "$root" "$logs/$system-test.log" ./try test
+    inside "$root" "$logs/$system-test.log" "./try test" ./try test
     echo "  the root folder grew by $((after_demo - bare)) MB with the demo, by $(($(megabytes "$root") - bare)) with the tests"
   fi
   remove "$root"

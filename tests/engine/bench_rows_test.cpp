@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "ebb/error.h"
 #include "engine/bench/hand_made.h"
 #include "engine/bench/training_report.h"

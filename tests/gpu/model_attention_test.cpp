@@ -1,4 +1,5 @@
 // Attention on a GPU: own kernels against the reference, and the library's where it is built in.
+#include "base/json.h"
 #include "gpu/model_ops_suite.h"
 
 namespace ebb::kernels {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "ebb/error.h"
 #include "model/parameters.h"
 #include "paths.h"

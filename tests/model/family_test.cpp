@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/json.h"
 #include "base/thread_pool.h"
 #include "checkpoint/safetensors.h"
 #include "io/posix_file_system.h"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "ebb/error.h"
 #include "plan/machines.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "ebb/error.h"
 #include "text/chat/chat_template.h"
 

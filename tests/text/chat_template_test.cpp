@@ -6,6 +6,7 @@
 #include <ctime>
 #include <thread>
 
+#include "base/json.h"
 #include "ebb/error.h"
 
 namespace ebb::text {

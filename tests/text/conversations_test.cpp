@@ -1,6 +1,7 @@
 // Messages: whose words carry loss.
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "data_cases.h"
 #include "ebb/error.h"
 #include "paths.h"

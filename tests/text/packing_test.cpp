@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "base/rng.h"
 #include "data_cases.h"
 #include "ebb/error.h"

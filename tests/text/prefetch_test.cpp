@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "base/rng.h"
 #include "data_cases.h"
 #include "ebb/error.h"

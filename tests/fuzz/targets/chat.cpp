@@ -1,4 +1,5 @@
 // A chat template in Jinja, and the messages behind it.
+#include "base/json.h"
 #include "fuzz/parts.h"
 #include "fuzz/target.h"
 #include "text/bpe/utf8.h"

@@ -1,5 +1,6 @@
 // A model's config.json, and the parameters it makes.
 #include "model/config.h"
+#include "base/json.h"
 
 #include "fuzz/target.h"
 #include "model/parameters.h"

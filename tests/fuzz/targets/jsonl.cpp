@@ -1,6 +1,7 @@
 // A JSONL file of examples: its lines, what is on them, and their tokens.
 #include <optional>
 
+#include "base/json.h"
 #include "fuzz/memory_source.h"
 #include "fuzz/target.h"
 #include "text/byte_tokenizer.h"
