@@ -8,6 +8,7 @@ namespace ebb::text {
 class ByteTokenizer final : public Tokenizer {
  public:
   std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::size_t last_break(std::string_view text) const override { return text.size(); }
   std::string decode(std::span<const std::int32_t> ids) const override;
   std::int32_t vocabulary() const override { return kEndOfText + 1; }
   std::int32_t end_of_text() const override { return kEndOfText; }

@@ -3,6 +3,7 @@
 // ids of generated tokens back into text with it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -24,6 +25,17 @@ class Tokenizer {
   // The same for text that goes on from other text: tokenizers that put a space before every text
   // put none before it.
   virtual std::vector<std::int32_t> encode_next(std::string_view text) const {
+    return encode(text);
+  }
+
+  // For text that grows: where it can be cut for good. Whatever is written behind `text`, the
+  // tokens of all are those of its first last_break() bytes, then encode_after_break() of the rest.
+  // The last such place that is known; 0: none is.
+  virtual std::size_t last_break(std::string_view text) const {
+    (void)text;
+    return 0;
+  }
+  virtual std::vector<std::int32_t> encode_after_break(std::string_view text) const {
     return encode(text);
   }
 

@@ -160,7 +160,8 @@ TEST(ConversationErrors, NameWhatIsWrong) {
   expect_says(refused(Json::parse(R"([{"content": "a"}])")), "\"role\", found none");
 
   const Json good = messages({{"user", "a"}, {"assistant", "b"}});
-  message = refused(good, ChatRenderer());
+  message = error_of<ConfigError>(
+      [&] { (void)encode_conversation(good, with({}), "'x.jsonl', line 4"); });
   expect_says(message, "needs a chat template, and the model's folder has none");
   expect_says(message, "\"prompt\", \"completion\"");
   expect_says(

@@ -145,6 +145,10 @@ AddedTokens::AddedTokens(const JsonPart& tokenizer, const Normalizer& normalizer
                         in_quotes(token.content)));
       }
       bytes += token.sought.size();
+      if (!token.normalized) {
+        longest_ = std::max(longest_, token.sought.size());
+        looks_around_ = looks_around_ || token.single_word;
+      }
       if (token.sought.size() > kLongestToken || bytes > kAllBytes) {
         list.refuse(fmt::format(
             "too many or too long added tokens: at the token {} of {} bytes when normalized; at "
@@ -154,6 +158,20 @@ AddedTokens::AddedTokens(const JsonPart& tokenizer, const Normalizer& normalizer
       finders_[token.normalized].add(token.sought, i);
     }
   }
+}
+
+std::size_t AddedTokens::last_end(std::string_view text) const {
+  // A token that is no part of a word looks at what is before and behind it, over any cut.
+  if (looks_around_) return 0;
+  std::size_t end = 0;
+  std::size_t from = 0;
+  while (const auto match = finders_[false].next(text, from)) {
+    // With more text behind it, it might become a longer one.
+    if (match->begin + longest_ > text.size()) break;
+    from = match->end;
+    if (!tokens_[match->token].right) end = match->end;
+  }
+  return end;
 }
 
 void AddedTokens::split(Piece text, bool normalized, MatchScratch& scratch,

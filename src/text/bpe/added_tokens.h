@@ -63,6 +63,10 @@ class AddedTokens {
   // Whether some are to be looked for before and after normalizing.
   bool any(bool normalized) const { return !finders_[normalized].empty(); }
 
+  // Where the last token ends that is looked for in the text as it is, and that is found there
+  // whatever is written behind `text`; 0 where there is none.
+  std::size_t last_end(std::string_view text) const;
+
   // Calls `piece` with what lies between tokens and `token` with their ids, in order. Pieces are
   // never empty.
   void split(Piece text, bool normalized, MatchScratch& scratch, FunctionRef<void(Piece)> piece,
@@ -71,6 +75,9 @@ class AddedTokens {
  private:
   std::vector<AddedToken> tokens_;
   std::array<TokenFinder, 2> finders_;  // by AddedToken::normalized
+  // Of those that are not normalized.
+  std::size_t longest_ = 0;  // bytes
+  bool looks_around_ = false;
 };
 
 }  // namespace ebb::text::bpe

@@ -42,6 +42,11 @@ class BpeTokenizer final : public Tokenizer {
   std::vector<std::int32_t> encode_next(std::string_view text) const override {
     return encode({text, false, true});
   }
+  // Behind an added token that is looked for before anything else is done to the text.
+  std::size_t last_break(std::string_view text) const override { return added_.last_end(text); }
+  std::vector<std::int32_t> encode_after_break(std::string_view text) const override {
+    return encode({text, false, false});
+  }
   std::vector<std::int32_t> prefix() const override { return frame_.prefix; }
   std::vector<std::int32_t> suffix() const override { return frame_.suffix; }
   std::string decode(std::span<const std::int32_t> ids) const override;

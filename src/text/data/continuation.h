@@ -19,26 +19,40 @@ class Continuation {
   // Keeps a reference.
   explicit Continuation(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  const std::string& text() const { return text_; }
-
-  // `whole` begins with the text so far. Returns the tokens of the rest: where the whole has other
-  // tokens for the text so far, those of the rest alone.
-  std::vector<std::int32_t> extend(std::string whole) {
-    std::vector<std::int32_t> ids = tokenizer_.encode(whole);
+  // The tokens of `more`, which goes on from the text so far: those that it has in the whole text,
+  // or where the whole has other tokens for the text so far, its own.
+  std::vector<std::int32_t> extend(std::string_view more) {
+    open_ += more;
+    encoded_bytes_ += open_.size();
+    std::vector<std::int32_t> ids = encode(open_);
     const bool same =
         ids.size() >= ids_.size() && std::equal(ids_.begin(), ids_.end(), ids.begin());
     std::vector<std::int32_t> rest =
         same ? std::vector(ids.begin() + static_cast<std::ptrdiff_t>(ids_.size()), ids.end())
-             : tokenizer_.encode_next(std::string_view(whole).substr(text_.size()));
-    text_ = std::move(whole);
+             : tokenizer_.encode_next(more);
     ids_ = std::move(ids);
+    // What is settled is not encoded again: many parts would take time by their number squared.
+    if (const std::size_t settled = tokenizer_.last_break(open_); settled > 0) {
+      open_.erase(0, settled);
+      broken_ = true;
+      ids_ = encode(open_);
+    }
     return rest;
   }
 
+  // So far: what this took.
+  std::size_t encoded_bytes() const { return encoded_bytes_; }
+
  private:
+  std::vector<std::int32_t> encode(std::string_view text) const {
+    return broken_ ? tokenizer_.encode_after_break(text) : tokenizer_.encode(text);
+  }
+
   const Tokenizer& tokenizer_;
-  std::string text_;
-  std::vector<std::int32_t> ids_;  // of text_ as a whole
+  std::string open_;               // behind the last break
+  std::vector<std::int32_t> ids_;  // of open_
+  bool broken_ = false;            // there is text before open_
+  std::size_t encoded_bytes_ = 0;
 };
 
 }  // namespace ebb::text

@@ -1,7 +1,10 @@
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "base/json.h"
 #include "ebb/error.h"
+#include "text/data/chat_text.h"
 #include "text/data/continuation.h"
 #include "text/data/examples.h"
 
@@ -45,65 +48,31 @@ void check_messages(const Json& messages, const std::string& where) {
   }
 }
 
-// Tokenizes a conversation part by part, each the continuation of the text so far.
-class Parts {
- public:
-  Parts(const Encoding& encoding, const std::string& where)
-      : all_(encoding.loss_on_all), where_(where), text_(*encoding.tokenizer) {}
-
-  // `whole` is the text up to the part's end; `message` counts from 1.
-  void add(std::string whole, bool with_loss, std::size_t message) {
-    if (!whole.starts_with(text_.text())) {
-      throw FormatError(fmt::format(
-          "{}: with message {} the model's chat template writes what was said before it "
-          "differently, so the assistant's words cannot be told from the rest; give each answer a "
-          "line of its own that ends with it, or write the text out as {{\"prompt\", "
-          "\"completion\"}}",
-          where_, message));
-    }
-    for (const std::int32_t id : text_.extend(std::move(whole))) {
-      item_.tokens.push_back(with_loss || all_ ? id : ~id);
-    }
-  }
-
-  Item take() { return std::move(item_); }
-
- private:
-  bool all_;
-  const std::string& where_;
-  Continuation text_;
-  // The template ends the conversation its own way, without end of text.
-  Item item_{.tokens = {}, .next = Item::kUnknown};
-};
-
 }  // namespace
 
 Item encode_conversation(const Json& messages, const Encoding& encoding, const std::string& where) {
   check_messages(messages, where);
   if (!encoding.chat) {
-    throw FormatError(fmt::format(
+    // No fault of the line: with the others it would be the same.
+    throw ConfigError(fmt::format(
         "{}: \"messages\" needs a chat template, and the model's folder has none (neither "
         "chat_template.jinja nor one in tokenizer_config.json). Give --tokenizer a folder that has "
         "one, or write the text out as {{\"prompt\", \"completion\"}}",
         where));
   }
-  const auto render = [&](const Json& part, bool answer_next) {
-    try {
-      return encoding.chat(part, answer_next);
-    } catch (const FormatError& error) {
-      throw FormatError(fmt::format("{}: {}", where, error.what()));
+  const ChatText chat = chat_text(messages, encoding.chat, where);
+  Continuation text(*encoding.tokenizer);
+  // The template ends the conversation its own way, without end of text.
+  Item item{.tokens = {}, .next = Item::kUnknown};
+  std::size_t begin = 0;
+  for (const ChatText::Part& part : chat.parts) {
+    const std::string_view words = std::string_view(chat.text).substr(begin, part.end - begin);
+    for (const std::int32_t id : text.extend(words)) {
+      item.tokens.push_back(part.answer || encoding.loss_on_all ? id : ~id);
     }
-  };
-  Parts parts(encoding, where);
-  Json said = Json::array();
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const bool answer = is_assistant(messages[i]);
-    if (answer) parts.add(render(said, true), false, i + 1);
-    said.push_back(messages[i]);
-    if (answer) parts.add(render(said, false), true, i + 1);
+    begin = part.end;
+    check_chat_work(text.encoded_bytes(), where);
   }
-  if (!is_assistant(messages.back())) parts.add(render(said, false), false, messages.size());
-  Item item = parts.take();
   if (item.tokens.empty()) {
     throw FormatError(fmt::format(
         "{}: the model's chat template makes an empty text of this conversation", where));

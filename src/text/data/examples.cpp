@@ -93,7 +93,7 @@ Item encode_example(const Json& example, Form form, const Encoding& encoding,
     append(item, tokenizer.prefix(), all);
     Continuation text(tokenizer);
     append(item, text.extend(prompt), all);
-    append(item, text.extend(prompt + completion), true);
+    append(item, text.extend(completion), true);
   }
   append(item, ending(tokenizer), true);
   return item;
