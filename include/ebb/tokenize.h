@@ -11,11 +11,12 @@
 namespace ebb {
 
 struct TokenizeOptions {
-  std::string model;              // a model's folder, whose tokenizer is used
-  std::string tokenizer;          // or a folder with tokenizer.json, or bytes
-  std::vector<std::string> data;  // text files, JSONL of texts, or folders of them
-  std::string out;                // the file to make
-  int threads = 0;                // 0: as many as the machine lets us use
+  std::string model;                 // a model's folder, whose tokenizer is used
+  std::string tokenizer;             // or a folder with tokenizer.json, or bytes
+  std::vector<std::string> data;     // text files, JSONL of texts, or folders of them
+  std::string out;                   // the file to make
+  std::string on_bad_data = "stop";  // or skip: what cannot be used is passed over and counted
+  int threads = 0;                   // 0: as many as the machine lets us use
 };
 
 struct TokenizeProgress {
@@ -32,6 +33,8 @@ struct TokenizeSummary {
   std::string tokenizer;
   std::int64_t files = 0;
   std::vector<std::string> skipped;  // files, each with the reason
+  std::int64_t bad_items = 0;        // passed over
+  std::string first_bad_item;        // what was wrong with it
   double seconds = 0;
 };
 

@@ -33,6 +33,8 @@ struct TrainOptions {
   std::string tokenizer;            // a folder with tokenizer.json, or bytes; none: the model's own
   std::string packing = "auto";     // stream, fit, none; auto: none for prompts, else stream
   std::string loss = "completion";  // or all: also on prompts
+  std::string on_bad_data = "stop";  // or skip: what cannot be used is passed over and counted
+  bool accept_changed_data = false;  // go on though the data is not what the checkpoint says
   std::vector<std::string> eval_data;
   std::optional<double> eval_share;  // of the data's items, held out from training
   std::int64_t eval_batches = 16;    // at most, each time
@@ -85,6 +87,8 @@ struct TrainOptions {
   double save_patience_seconds = 600;
   int keep = 2;  // checkpoints; 0: nothing is saved
   bool resume = false;
+  // Files that the caller writes: like out and trace no data where a folder of data holds them.
+  std::vector<std::string> outputs;
   std::string trace;             // a file for when which task ran; empty: none
   std::int64_t trace_steps = 8;  // that it shows: the last ones
   bool verify = true;            // the checksums of a model that is a checkpoint, before it is used

@@ -31,6 +31,9 @@ void add_tokenize(CLI::App& app, Action& action) {
   verb->add_option("--data", o.data, "Text files, JSONL files of texts, or folders of them")
       ->required();
   verb->add_option("--out", o.out, "The file to make")->required();
+  verb->add_option("--on-bad-data", o.on_bad_data,
+                   "stop: a line that cannot be used ends it; skip: it is passed over and counted")
+      ->capture_default_str();
   verb->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str();
   verb->callback([options, &action] {
@@ -41,6 +44,10 @@ void add_tokenize(CLI::App& app, Action& action) {
       if (terminal) print_out("\n");
       for (const std::string& skipped : made.skipped)
         print_out(fmt::format("Left out: {}\n", skipped));
+      if (made.bad_items > 0) {
+        print_out(fmt::format("{} bad item{} skipped, the first: {}\n", made.bad_items,
+                              made.bad_items == 1 ? "" : "s", made.first_bad_item));
+      }
       print_out(fmt::format("{}: {} tokens of {} bytes from {} file{}, tokenizer {}, in {}\n",
                             options->out, made.tokens, made.bytes_per_token, made.files,
                             made.files == 1 ? "" : "s", made.tokenizer,

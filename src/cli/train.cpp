@@ -130,6 +130,7 @@ void add_train(CLI::App& app, Action& action) {
       SummaryFile file(*summary);
       Progress progress;
       options->summarize = !summary->empty();
+      if (options->summarize) options->outputs.push_back(*summary);
       const TrainSummary result = train(*options, progress);
       file.write(result.json);
       return result.stopped ? kInterrupted : 0;

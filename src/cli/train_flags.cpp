@@ -55,6 +55,14 @@ void add_data(CLI::App& verb, TrainOptions& o) {
       ->capture_default_str();
   flag("--loss", o.loss, "completion: prompts and what users say carry no loss; all: they do")
       ->capture_default_str();
+  flag("--on-bad-data", o.on_bad_data,
+       "stop: a line that cannot be used (not JSON, wrong keys, not UTF-8, refused by the chat "
+       "template) ends the run; skip: it is passed over, the count is told and in the summary")
+      ->capture_default_str();
+  verb.add_flag("--accept-changed-data", o.accept_changed_data,
+                "With --resume: go on though the data is not what the checkpoint was trained on, "
+                "at the same item number; the run remembers that it was changed")
+      ->group("Data");
   flag("--eval-data", o.eval_data, "Files or folders to validate on");
   flag("--eval-share", o.eval_share,
        "Share of --data to validate on, such as 0.01: never trained on, whatever the seed");

@@ -17,8 +17,8 @@ struct RunFigures {
   std::vector<double> step_seconds;
   std::int64_t tokens = 0;
   std::int64_t counted_tokens = 0;  // of them, targets that carry loss
-  std::int64_t cut_examples = 0;    // that were longer than a row
-  std::int64_t cut_tokens = 0;      // that they lost
+  text::LeftOut left_out;
+  Json accepted_data_changes = Json::array();  // as TrainingState's, of the whole run
   double seconds_waiting_for_data = 0;
   StartTimes start;
   std::vector<double> validation_losses;

@@ -8,6 +8,7 @@
 #include "ebb/error.h"
 #include "engine/model_tokenizer.h"
 #include "engine/settings.h"
+#include "engine/training_data.h"
 #include "io/posix_file_system.h"
 #include "text/data/read_ahead.h"
 #include "text/data/token_file.h"
@@ -59,7 +60,7 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
   const text::DataSet data(
       {options.data.begin(), options.data.end()},
       {.tokenizer = &tokenizer, .vocabulary = tokenizer.vocabulary(), .chat = {}},
-      {.passage_bytes = kPassageBytes});
+      {.passage_bytes = kPassageBytes, .skip_bad = engine::skips_bad_data(options.on_bad_data)});
   refuse_prompts(data);
 
   const auto start = std::chrono::steady_clock::now();
@@ -85,10 +86,17 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
                                               static_cast<double>(done)});
     reported = elapsed;
   };
+  text::LeftOut left_out;
   while (const std::optional<text::VisitedItem> visited = ahead.next()) {
-    writer.write(visited->item.tokens);
+    const text::Item& item = visited->item;
+    if (!item.problem.empty()) left_out.add({.bad_items = 1, .first_problem = item.problem});
+    writer.write(item.tokens);
     ++done;
     if (seconds() - reported >= kSecondsBetweenReports) report();
+  }
+  if (writer.tokens() == 0) {
+    throw FormatError(fmt::format("no item of the data can be used; the first of {} bad ones: {}",
+                                  left_out.bad_items, left_out.first_problem));
   }
   writer.finish();
   report();
@@ -98,6 +106,8 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
                           .tokenizer = tokenizer.name(),
                           .files = data.files(),
                           .skipped = {},
+                          .bad_items = left_out.bad_items,
+                          .first_bad_item = left_out.first_problem,
                           .seconds = seconds()};
   for (const text::SkippedFile& skipped : data.skipped()) {
     summary.skipped.push_back(fmt::format("{} ({})", skipped.path.string(), skipped.reason));

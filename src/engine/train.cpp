@@ -10,6 +10,8 @@
 #include "checkpoint/folder.h"
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
+#include "engine/data_check.h"
+#include "engine/data_notes.h"
 #include "engine/machine_profile.h"
 #include "engine/model_source.h"
 #include "engine/model_tokenizer.h"
@@ -35,6 +37,9 @@ namespace {
 void compare_with(const TrainingState& state, const Json& key, TrainObserver& observer) {
   std::string wrong;
   for (const KeyDifference& difference : compare_keys(state.numerics_key, key)) {
+    if (difference.field == "data.digest" || difference.field == "data.content") {
+      continue;  // compared file by file
+    }
     if (difference.field == kStateFormatField) {
       observer.note(fmt::format("The checkpoint's states are {}: they are converted to {}, once",
                                 difference.stored, difference.given));
@@ -153,6 +158,7 @@ class Session {
     const memory::Reservation ready =
         run.host_ledger().reserve("batches", settings_.host_extra - kStagingBytes);
     fill_parameters(run, start);
+    if (start) compare_all_data(state_, data_, options_.accept_changed_data, note());
     figures_.start.lap("initialize");
     observer_.note("Started: " + figures_.start.text());
     Saving saving(files_, folder_.path(), run.store(), companions_,
@@ -177,13 +183,27 @@ class Session {
   TrainSummary train(TrainingRun& run, Saving& saving, StepLog& log) {
     observer_.started();
     train_steps(run, saving, log);
+    for (const std::string& text : all_left_out(figures_.left_out)) observer_.note(text);
     run.finish();
+    if (saving.wanted()) remember_data();
     saving.save_finally(state_);
     validate(run, log);
     return {.steps = state_.step,
             .stopped = stopped_,
             .checkpoint = saving.last(),
-            .json = options_.summarize ? summarize(run, runtime_, key_, figures_) : std::string()};
+            .json = options_.summarize ? summary(run) : std::string()};
+  }
+
+  std::string summary(TrainingRun& run) {
+    remember_data();
+    figures_.accepted_data_changes = state_.accepted_changes;
+    return summarize(run, runtime_, state_.numerics_key, figures_);
+  }
+
+  // What the data holds may be known only long after the first step.
+  void remember_data() {
+    record_data(state_, data_, note());
+    state_.numerics_key["data"]["content"] = state_.data["training"]["content"];
   }
 
   // Whatever ends the run, bad data or an output that nobody reads any more: what was trained up to
@@ -204,6 +224,7 @@ class Session {
     std::string lost;
     try {
       if (run.settle()) {
+        if (saving.wanted()) remember_data();
         saving.save_finally(state_);
       } else {
         lost = fmt::format("What was trained after it is lost. ");
@@ -234,6 +255,7 @@ class Session {
     use_stored_products(runtime_, settings_, state_.numerics_key.value("machine", Json()));
     key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
     compare_with(state_, key_, observer_);
+    compare_known_data(state_, data_, options_.accept_changed_data);
     stored_format_ = stored_format(state_);
     observer_.note(fmt::format("Going on from step {} in {}", state_.step, folder.string()));
   }
@@ -267,12 +289,10 @@ class Session {
                                  options_.steps));
       return;
     }
-    const auto accumulate = static_cast<int>(options_.accumulate);
     text::Prefetcher prefetch = data_.batches(state_.data_position);
     auto before = std::chrono::steady_clock::now();
     while (state_.step < options_.steps && !stopped_) {
-      std::vector<text::Batch> batches;
-      for (int m = 0; m < accumulate; ++m) batches.push_back(prefetch.next());
+      const std::vector<text::Batch> batches = prefetch.next_step(options_.accumulate);
       const StepResult result = run.step(batches);
       const auto now = std::chrono::steady_clock::now();
       const double seconds = std::chrono::duration<double>(now - before).count();
@@ -288,6 +308,7 @@ class Session {
       }
       if (saving.due(state_.step) && state_.step < options_.steps && !stopped_) {
         run.finish();
+        remember_data();
         saving.save(state_);
         before = std::chrono::steady_clock::now();  // and saving is not
       }
@@ -310,12 +331,6 @@ class Session {
       all.loss_sum += one.loss_sum;
       all.counted += one.counted;
     }
-    if (all.counted == 0) {
-      throw ConfigError(fmt::format(
-          "none of the tokens to validate on counts for the loss; are the prompts longer than "
-          "--sequence {}?",
-          options_.sequence));
-    }
     const double loss = all.loss_sum / static_cast<double>(all.counted);
     validated_step_ = state_.step;
     figures_.validation_losses.push_back(loss);
@@ -328,17 +343,16 @@ class Session {
   }
 
   void count_data(std::span<const text::Batch> batches) {
-    const bool told = figures_.cut_examples > 0;
+    text::LeftOut now;
     for (const text::Batch& batch : batches) {
       figures_.counted_tokens += batch.counted;
-      figures_.cut_examples += batch.cut_examples;
-      figures_.cut_tokens += batch.cut_tokens;
+      now.add(batch.left_out);
     }
-    if (told || figures_.cut_examples == 0) return;
-    observer_.note(fmt::format(
-        "{} of the examples of step {} were longer than --sequence {} and lost {} tokens at their "
-        "ends; there may be more. A larger --sequence keeps them whole, the summary counts all.",
-        figures_.cut_examples, state_.step, options_.sequence, figures_.cut_tokens));
+    for (const std::string& text :
+         first_left_out(figures_.left_out, now, state_.step, options_.sequence)) {
+      observer_.note(text);
+    }
+    figures_.left_out.add(now);
   }
 
   void tell(TrainingRun& run, StepLog& log, const StepResult& result, double seconds) {

@@ -30,6 +30,21 @@ bool parse_loss(const std::string& word) {
       "--loss '{}': expected completion (prompts carry no loss) or all (every token does)", word));
 }
 
+// Whether it is time to tell again that something takes long.
+class Interval {
+ public:
+  bool passed() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return false;
+    next_ = now + std::chrono::seconds(5);
+    return true;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point next_ =
+      std::chrono::steady_clock::now() + std::chrono::seconds(1);
+};
+
 std::vector<std::filesystem::path> paths(const std::vector<std::string>& names) {
   return {names.begin(), names.end()};
 }
@@ -43,22 +58,56 @@ text::DataOptions data_options(const TrainOptions& o, const ModelTokenizer& toke
   text::DataOptions options;
   options.passage_bytes = std::max(shortest, 2 * o.sequence * bytes_per_token);
   options.window_tokens = o.sequence;
-  options.progress = [&note, told = std::chrono::steady_clock::now()](
-                         const std::filesystem::path& file, Bytes done, Bytes total) mutable {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - told < std::chrono::seconds(5)) return;
-    told = now;
+  options.skip_bad = skips_bad_data(o.on_bad_data);
+  std::vector<std::string> written = o.outputs;
+  written.push_back(o.trace);
+  for (const std::string& name : written) {
+    if (name.empty()) continue;
+    options.not_data.emplace_back(name);
+    options.not_data.emplace_back(name + ".partial");  // which a run that was killed may leave
+  }
+  if (!o.out.empty()) options.not_data.emplace_back(o.out);
+  options.progress = [&note, interval = Interval()](const std::filesystem::path& file, Bytes done,
+                                                    Bytes total) mutable {
+    if (!interval.passed()) return;
     note(fmt::format("Looking through {}: {} of {}", file.string(), format_bytes(done),
                      format_bytes(total)));
   };
   return options;
 }
 
+// The list of files is for people, to say which has changed. It is part of every checkpoint, so it
+// is left out where it would be megabytes.
+constexpr std::size_t kMostListed = 4 << 20;  // bytes
+
+Json to_json(const std::vector<text::FileRecord>& files) {
+  Json json = {{"content", text::digest_of(files)}};
+  Json list = Json::array();
+  std::size_t bytes = 0;
+  for (const text::FileRecord& file : files) {
+    constexpr std::size_t around = 96;  // its digest, its size and the keys
+    bytes += file.name.size() + around;
+    if (bytes > kMostListed) return json;
+    list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"digest", file.digest}});
+  }
+  json["files"] = std::move(list);
+  return json;
+}
+
 }  // namespace
+
+bool skips_bad_data(const std::string& word) {
+  if (word == "stop" || word == "skip") return word == "skip";
+  throw ConfigError(
+      fmt::format("--on-bad-data '{}': expected stop (what cannot be used ends the run) or skip "
+                  "(it is passed over and counted)",
+                  word));
+}
 
 void check_data_flags(const TrainOptions& o) {
   parse_packing(o.packing);
   parse_loss(o.loss);
+  skips_bad_data(o.on_bad_data);
   const auto require = [](bool good, const std::string& text) {
     if (!good) throw ConfigError(text);
   };
@@ -111,12 +160,66 @@ TrainingData::TrainingData(const TrainOptions& options, const ModelTokenizer& to
   }
   // What they refuse is refused before anything else is done.
   text::shuffled_order(data_, rules_.seed, rules_.held_out_share, {});
-  validation();
+  check_validation(note);
+  digests_ = std::make_unique<text::FileDigests>(data_);
+  if (evaluation_) evaluation_digests_ = std::make_unique<text::FileDigests>(*evaluation_);
+}
+
+void TrainingData::check_validation(const std::function<void(const std::string&)>& note) const {
+  const std::unique_ptr<text::ValidationBatches> batches = validation();
+  if (batches == nullptr) return;
+  Interval interval;
+  std::int64_t counted = 0;
+  for (std::int64_t made = 1; const auto batch = batches->next(); ++made) {
+    counted += batch->counted;
+    if (interval.passed()) note(fmt::format("Reading the data to validate on: {} batches", made));
+  }
+  const text::LeftOut& left_out = batches->left_out();
+  const std::string skipped =
+      left_out.bad_items == 0
+          ? std::string()
+          : fmt::format("{} bad item{} of the data to validate on skipped, the first: {}",
+                        left_out.bad_items, left_out.bad_items == 1 ? "" : "s",
+                        left_out.first_problem);
+  if (counted == 0) {
+    throw ConfigError(fmt::format(
+        "none of the tokens to validate on counts for the loss{}; are the prompts longer than "
+        "--sequence {}? Give a larger --sequence, or other data to validate on",
+        skipped.empty() ? "" : " (" + skipped + ")", options_.sequence));
+  }
+  if (!skipped.empty()) note(skipped);
+}
+
+TrainingData::Contents TrainingData::contents(const std::function<void(const std::string&)>& note) {
+  Interval interval;
+  const auto progress = [&](Bytes done, Bytes total) {
+    if (!interval.passed()) return;
+    note(fmt::format("Reading all of the data once, to know later whether it is the same: {} of {}",
+                     format_bytes(done), format_bytes(total)));
+  };
+  const text::FileDigests::Result& training = digests_->wait(progress);
+  Contents contents{.json = {{"training", to_json(training.files)}, {"validation", Json()}},
+                    .problem = training.problem};
+  if (evaluation_digests_) {
+    const text::FileDigests::Result& validation = evaluation_digests_->wait(progress);
+    contents.json["validation"] = to_json(validation.files);
+    if (contents.problem.empty()) contents.problem = validation.problem;
+  }
+  return contents;
+}
+
+Json TrainingData::contents_so_far() const {
+  return {{"training", to_json(data_.records())},
+          {"validation", evaluation_ ? to_json(evaluation_->records()) : Json()}};
+}
+
+text::DataPosition TrainingData::position_after_change(text::DataPosition position) const {
+  if (position.item >= data_.items()) return {.epoch = position.epoch + 1, .item = 0, .token = 0};
+  return {.epoch = position.epoch, .item = position.item, .token = 0};
 }
 
 Json TrainingData::key() const {
-  return {{"digest", data_.digest()},
-          {"tokenizer", data_.encoding().tokenizer->digest()},
+  return {{"tokenizer", data_.encoding().tokenizer->digest()},
           {"packing", name_of(rules_.packing)},
           {"loss", options_.loss},
           {"held_out", rules_.held_out_share}};
@@ -126,7 +229,11 @@ Bytes TrainingData::memory_bytes() const {
   text::AheadBounds bounds = bounds_;
   bounds.tokens = 0;
   Bytes bytes = data_.memory_bytes() + text::ReadAhead::memory_bytes(data_, bounds);
-  if (evaluation_) bytes += evaluation_->memory_bytes() + text::reading_bytes(*evaluation_);
+  bytes += digests_->memory_bytes();
+  if (evaluation_) {
+    bytes += evaluation_->memory_bytes() + text::reading_bytes(*evaluation_) +
+             evaluation_digests_->memory_bytes();
+  }
   if (evaluation_ || options_.eval_share) bytes += rules_.shape.tokens() * 8;
   return bytes;
 }

@@ -11,6 +11,7 @@
 #include "ebb/train.h"
 #include "engine/model_tokenizer.h"
 #include "text/data/data_set.h"
+#include "text/data/file_digests.h"
 #include "text/data/prefetch.h"
 #include "text/data/validation.h"
 
@@ -18,6 +19,10 @@ namespace ebb::engine {
 
 // Throws ConfigError that names the flag, what was found and what to write.
 void check_data_flags(const TrainOptions& options);
+
+// Of --on-bad-data: whether what cannot be used is passed over. Throws ConfigError for another
+// word.
+bool skips_bad_data(const std::string& word);
 
 // How conversations are written for a model; empty where its tokenizer has no chat template. Keeps
 // a reference to the tokenizer.
@@ -31,8 +36,25 @@ class TrainingData {
                std::int64_t vocabulary, int threads,
                const std::function<void(const std::string&)>& note);
 
-  // The part of the numerics key that is the data's.
+  // The part of the numerics key that is the data's, but for what the files hold.
   Json key() const;
+
+  // What the files hold: {"training": {"content": digest of all, "files": [{"name", "bytes",
+  // "digest"}]}, "validation": the same or null}. Of very many files only the digest of all.
+  // Where opening the files did not read them, waits until they are read, and tells `note` so.
+  struct Contents {
+    Json json;
+    std::string problem;  // why a file has no digest; empty: all have
+  };
+  Contents contents(const std::function<void(const std::string&)>& note);
+  // The same without waiting: files that are still to be read have no digest.
+  Json contents_so_far() const;
+  // As checkpoints had it before.
+  std::string beginnings_digest() const { return data_.beginnings_digest(); }
+
+  // Where a run goes on that was at `position` of data that has changed since: at the beginning of
+  // the item of that number, or where there is none, of the next epoch.
+  text::DataPosition position_after_change(text::DataPosition position) const;
 
   // Host memory it takes, batches and the tokens that wait to become some left out.
   Bytes memory_bytes() const;
@@ -44,11 +66,16 @@ class TrainingData {
   std::unique_ptr<text::ValidationBatches> validation() const;
 
  private:
+  // Makes all batches to validate on: what is wrong with them should not end a run that has begun.
+  void check_validation(const std::function<void(const std::string&)>& note) const;
+
   const TrainOptions& options_;
   text::DataSet data_;
   text::BatchRules rules_;
   text::AheadBounds bounds_;
   std::optional<text::DataSet> evaluation_;
+  std::unique_ptr<text::FileDigests> digests_;
+  std::unique_ptr<text::FileDigests> evaluation_digests_;  // nullptr without evaluation_
 };
 
 }  // namespace ebb::engine

@@ -54,7 +54,9 @@ Json to_json(const TrainingState& state) {
           {"step", state.step},
           {"data_position", text::to_json(state.data_position)},
           {"seed", state.seed},
-          {"numerics_key", state.numerics_key}};
+          {"numerics_key", state.numerics_key},
+          {"data", state.data},
+          {"accepted_changes", state.accepted_changes}};
 }
 
 TrainingState read_training_state(io::FileSystem& files, const std::filesystem::path& folder) {
@@ -82,6 +84,15 @@ TrainingState read_training_state(io::FileSystem& files, const std::filesystem::
   state.seed = reader.unsigned_number("seed");
   state.numerics_key = reader.member("numerics_key");
   reader.expect("numerics_key", state.numerics_key.is_object(), "an object");
+  if (json.contains("data")) {
+    state.data = reader.member("data");
+    reader.expect("data", state.data.is_object(), "an object");
+    state.accepted_changes = reader.member("accepted_changes");
+    reader.expect("accepted_changes", state.accepted_changes.is_array(), "a list");
+  } else {
+    const Json key = state.numerics_key.value("data", Json::object());
+    state.data = {{"beginnings", key.is_object() ? key.value("digest", Json()) : Json()}};
+  }
   return state;
 }
 

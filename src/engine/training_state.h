@@ -18,6 +18,11 @@ struct TrainingState {
   text::DataPosition data_position;
   std::uint64_t seed = 0;  // the whole random state: all draws are counters under it
   Json numerics_key;
+  // What was trained on, as TrainingData::contents() says it; null: not known yet. Of checkpoints
+  // that kept less: {"beginnings": digest}, as DataSet::beginnings_digest() makes it.
+  Json data;
+  // Changes of the data that the user accepted: [{"step": 3, "changes": ["..."]}].
+  Json accepted_changes = Json::array();
 };
 
 Json to_json(const TrainingState& state);

@@ -463,7 +463,7 @@ TEST_F(BadResume, OtherSettings) {
   expect_refused(Arguments{"train", "--model", "preset:tiny", "--data", at("other.txt"), "--out",
                            run, "--resume"} +
                      batch(4),
-                 {"data.digest: ", "now", advice});
+                 {"'data.txt': missing now", "'other.txt': new", "--accept-changed-data"});
 }
 
 }  // namespace

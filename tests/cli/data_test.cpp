@@ -162,6 +162,7 @@ TEST_F(DataTest, BadFlags) {
   };
   expect_refused(with({"--packing", "tight"}), {"--packing 'tight'", "stream", "fit", "none"});
   expect_refused(with({"--loss", "some"}), {"--loss 'some'", "completion", "all"});
+  expect_refused(with({"--on-bad-data", "ask"}), {"--on-bad-data 'ask'", "stop", "skip"});
   expect_refused(with({"--eval-every", "5"}), {"--eval-every 5", "--eval-data", "--eval-share"});
   expect_refused(with({"--eval-share", "1.5"}), {"--eval-share 1.5", "between 0 and 1"});
   expect_refused(with({"--eval-share", "0.1", "--eval-data", data}), {"one of them"});
@@ -171,6 +172,71 @@ TEST_F(DataTest, BadFlags) {
   expect_refused(train_on(data, at("out"), 2) + Arguments{"--packing", "fit"},
                  {"data.txt", "plain text", "--packing stream"});
   EXPECT_FALSE(std::filesystem::exists(at("out")));
+}
+
+// Told at the first one and at the end, counted in the summary, and the same bits after a stop.
+TEST_F(DataTest, BadLinesAreSkippedWhereAsked) {
+  std::string lines = read_file(at("texts.jsonl"));
+  lines.insert(lines.find('\n') + 1, "{\"text\": \n\n");
+  write_file(at("bad.jsonl"), lines + "{\"text\": \"caf\xe9\"}\n");
+  const Arguments skip = {"--on-bad-data", "skip"};
+  const auto train = [&](const std::string& out, int steps) {
+    return train_on(at("bad.jsonl"), at(out), steps) + skip;
+  };
+  expect_refused(train_on(at("bad.jsonl"), at("no"), 2), {"bad.jsonl', line 3", "empty"});
+  const Finished run = run_ebb(train("whole", 90) + Arguments{"--summary", at("whole.json")});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("bad.jsonl', line "), HasSubstr("There may be more"),
+                             HasSubstr("bad items skipped, the first: ")));
+  const Json whole = Json::parse(read_file(at("whole.json")));
+  EXPECT_GE(whole["bad_items"], 3);
+  EXPECT_THAT(whole["first_bad_item"].get<std::string>(), HasSubstr("bad.jsonl"));
+  const Json half = summary_of(train("half", 45), "half.json");
+  const Json rest = summary_of(train("half", 90) + Arguments{"--resume"}, "rest.json");
+  EXPECT_EQ(rest["weights_digest"], whole["weights_digest"]);
+  EXPECT_EQ(half["bad_items"].get<int>() + rest["bad_items"].get<int>(), whole["bad_items"]);
+
+  const Finished made = run_ebb(Arguments{"tokenize", "--tokenizer", "bytes", "--data",
+                                          at("bad.jsonl"), "--out", at("made.tokens")} +
+                                skip);
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.out, AllOf(HasSubstr("3 bad items skipped"), HasSubstr("line 2")));
+  std::string none;
+  for (int i = 0; i < 9; ++i) none += "{\"text\": 1}\n";
+  write_file(at("none.jsonl"), none);
+  expect_refused(train_on(at("none.jsonl"), at("no"), 2) + skip,
+                 {"no item of the data can be used", "none.jsonl', line "});
+  expect_refused(Arguments{"tokenize", "--tokenizer", "bytes", "--data", at("none.jsonl"), "--out",
+                           at("no.tokens")} +
+                     skip,
+                 {"no item of the data can be used", "none.jsonl', line 1"});
+  EXPECT_FALSE(std::filesystem::exists(at("no.tokens")));
+}
+
+// Prompts that fill the row leave nothing to learn: others are taken.
+TEST_F(DataTest, BatchesWithoutTargetsAreSkipped) {
+  std::string lines;
+  for (int i = 0; i < 40; ++i) {
+    lines += fmt::format("{{\"prompt\": \"{}{}\", \"completion\": \"fine\"}}\n", i,
+                         i % 5 == 0 ? "?" : std::string(60, 'x'));
+  }
+  write_file(at("some.jsonl"), lines);
+  const Finished run =
+      run_ebb(train_on(at("some.jsonl"), at("run"), 12) + Arguments{"--summary", at("a.json")});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("batches were skipped of which no token counts for the loss"));
+  EXPECT_GT(Json::parse(read_file(at("a.json")))["steps_without_targets"], 0);
+
+  write_file(at("none.jsonl"),
+             "{\"prompt\": \"" + std::string(60, 'x') + "\", \"completion\": \"y\"}\n");
+  expect_refused(train_on(at("none.jsonl"), at("no"), 2), {"whole epoch", "--sequence 32"});
+  // Found before the first step, not after the last.
+  const Finished refused = run_ebb(train_on(at("some.jsonl"), at("no2"), 2) +
+                                   Arguments{"--eval-data", at("none.jsonl")});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("none of the tokens to validate on counts for the loss"),
+                                 HasSubstr("--sequence 32")));
+  EXPECT_THAT(refused.out, testing::Not(HasSubstr("step 1/2")));
 }
 
 TEST_F(DataTest, BadLines) {

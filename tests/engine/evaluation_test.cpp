@@ -106,6 +106,30 @@ TEST(IgnoredTargets, SplitOverMicroBatchesGiveOneGradient) {
   EXPECT_NEAR(norm_of(halves), expected, 1e-5 * expected);
 }
 
+// A micro-batch of prompts that fill their rows: the step is that of the others.
+TEST(IgnoredTargets, AMicroBatchOfNothingElseAddsNothing) {
+  TrainingSettings settings = small_settings();
+  settings.dtype = settings.gradient_type = DType::f32;
+  Runtime runtime(test_device(), 2);
+  const text::Batch good = made_up_batches(settings, 0)[0];
+  text::Batch empty = made_up_batches(settings, 1)[0];
+  for (std::int32_t& target : empty.targets) target = -1;
+  const auto step = [&](const std::vector<text::Batch>& batches) {
+    TrainingSettings mine = settings;
+    mine.accumulate = static_cast<std::int64_t>(batches.size());
+    TrainingRun run(runtime, mine);
+    initialize(run);
+    return run.step(batches);
+  };
+  const StepResult expected = step({good});
+  for (const std::vector<text::Batch>& batches :
+       {std::vector{good, empty}, std::vector{empty, good}, std::vector{empty, good, empty}}) {
+    const StepResult found = step(batches);
+    EXPECT_EQ(found.loss, expected.loss);
+    EXPECT_EQ(found.norm, expected.norm);
+  }
+}
+
 TEST(IgnoredTargets, AStepWithoutAnyOtherIsAnError) {
   const TrainingSettings settings = small_settings();
   Runtime runtime(test_device(), 1);

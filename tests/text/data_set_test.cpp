@@ -86,15 +86,15 @@ TEST(DataSet, ReadsMoreFilesThanItKeepsOpen) {
   EXPECT_EQ(spell(open_data({folder.path()})), expected);
 }
 
-TEST(DataSet, DigestFollowsTheDataNotItsPlace) {
+TEST(DataSet, DigestOfBeginningsFollowsTheDataNotItsPlace) {
   const TemporaryFolder here, there;
   for (const TemporaryFolder* folder : {&here, &there}) {
     folder->write("data/a/1", "one");
     folder->write("data/2", std::string(100000, 'x'));
   }
-  const std::string digest = open_data({here.path() / "data"}).digest();
+  const std::string digest = open_data({here.path() / "data"}).beginnings_digest();
   EXPECT_EQ(digest.size(), 32u);
-  const auto there_now = [&] { return open_data({there.path() / "data"}).digest(); };
+  const auto there_now = [&] { return open_data({there.path() / "data"}).beginnings_digest(); };
   EXPECT_EQ(there_now(), digest);
 
   there.write("data/a/1", "eno");  // another content
@@ -108,13 +108,40 @@ TEST(DataSet, DigestFollowsTheDataNotItsPlace) {
   EXPECT_NE(there_now(), digest);
 }
 
-TEST(DataSet, DigestFollowsTheOrderAndTheTokenizer) {
+TEST(DataSet, DigestOfBeginningsFollowsTheOrderAndTheTokenizer) {
   const TemporaryFolder folder;
   const fs::path a = folder.write("a", "1"), b = folder.write("b", "2");
-  EXPECT_NE(open_data({a, b}).digest(), open_data({b, a}).digest());
+  EXPECT_NE(open_data({a, b}).beginnings_digest(), open_data({b, a}).beginnings_digest());
   Encoding other = bytes_encoding();
   other.tokenizer = &kBytesAfterBegin;
-  EXPECT_NE(open_data({a, b}).digest(), open_data({a, b}, other).digest());
+  EXPECT_NE(open_data({a, b}).beginnings_digest(), open_data({a, b}, other).beginnings_digest());
+}
+
+// What a run writes into a folder of data is not data; what lies beside it is.
+TEST(DataSet, LeavesOutWhatARunWrites) {
+  const TemporaryFolder folder;
+  folder.write("a.txt", "a");
+  folder.write("run/log.jsonl", "{\"step\": 1}\n");
+  folder.write("run/step-1/config.json", "{}");
+  folder.write("run2/b.txt", "b");
+  const fs::path summary = folder.write("summary.json", "{}");
+  fs::create_symlink(summary, folder.path() / "z.txt");
+  const fs::path here = fs::current_path();
+  for (const fs::path& run :
+       {folder.path() / "run", folder.path() / "run/", folder.path() / "run2/../run",
+        fs::relative(folder.path() / "run", here)}) {
+    const DataSet data = open_data({folder.path()}, bytes_encoding(),
+                                   {.not_data = {run, summary, folder.path() / "missing"}});
+    EXPECT_EQ(spell(data), "a|b|") << run;
+    ASSERT_EQ(data.skipped().size(), 3u) << run;
+    EXPECT_EQ(data.skipped()[0].path, folder.path() / "run");
+    expect_says(data.skipped()[0].reason, "the run itself writes it");
+  }
+  // Through a link to the folder, too.
+  fs::create_directory_symlink(folder.path(), folder.path() / ".link");
+  EXPECT_EQ(spell(open_data({folder.path() / ".link/"}, bytes_encoding(),
+                            {.not_data = {folder.path() / "run", summary}})),
+            "a|b|");
 }
 
 TEST(DataSet, IdentityOfAnItemIsItsOwn) {

@@ -35,7 +35,11 @@ TEST(LineIndex, FindsEveryLine) {
     }
     const SourceFile file(folder.write("lines", text));
     Bytes seen = 0;
-    const LineIndex index(file, begin, [&](Bytes done) { seen = done; });
+    Digest digest, expected;
+    const LineIndex index(
+        file, begin, BadLines::refuse, [&](Bytes done) { seen = done; }, digest);
+    expected.add(std::as_bytes(std::span(text)).subspan(static_cast<std::size_t>(begin)));
+    EXPECT_EQ(digest.hex(), expected.hex());
     EXPECT_EQ(seen, static_cast<Bytes>(text.size()) - begin);
     ASSERT_EQ(index.lines(), 300) << "seed " << seed;
     std::size_t longest = 0;

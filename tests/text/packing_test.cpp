@@ -154,8 +154,8 @@ TEST(Packing, ExamplesStayWhole) {
             ASSERT_EQ((Pair{batches[b].tokens[i], batches[b].targets[i]}), want)
                 << name_of(packing) << ", seed " << seed << ", row " << row;
           }
-          cut += batches[b].cut_tokens;
-          cut_examples += batches[b].cut_examples;
+          cut += batches[b].left_out.cut_tokens;
+          cut_examples += batches[b].left_out.cut_examples;
         }
         EXPECT_EQ(cut, expected_cut);
         EXPECT_EQ(cut_examples > 0, expected_cut > 0);

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Bytes kTextCheckBytes = 8 * kKiB;
-constexpr Bytes kDigestBytes = 64 * kKiB;
+constexpr Bytes kBeginningBytes = 64 * kKiB;
 
 // Most data sets are a few large files, which stay open; a folder of many small ones must not use
 // up the process's descriptors (1024 by default), so the rest is opened for each read.
@@ -69,16 +69,13 @@ std::string list(const std::vector<fs::path>& paths) {
 
 DataSet::DataSet(const std::vector<fs::path>& files_or_folders, Encoding encoding,
                  const DataOptions& options)
-    : encoding_(std::move(encoding)) {
-  DocumentPaths paths = find_documents(files_or_folders);
+    : encoding_(std::move(encoding)), skip_bad_(options.skip_bad) {
+  DocumentPaths paths = find_documents(files_or_folders, options.not_data);
   skipped_ = std::move(paths.skipped);
 
-  Digest digest;
-  add_sized(digest, encoding_.tokenizer->digest());
   for (const DocumentPath& found : paths.found) {
     SourceFile source(found.path);
     const Bytes bytes = source.size();
-    const std::string beginning = source.read(0, std::min(bytes, kDigestBytes));
     std::unique_ptr<ItemFile> file = open(std::move(source), found.given, options);
     if (!file) continue;
     // Sparse files may claim any size.
@@ -87,18 +84,13 @@ DataSet::DataSet(const std::vector<fs::path>& files_or_folders, Encoding encodin
           "with '{}', which has {} bytes, the data is more than can be counted; leave it out",
           found.path.string(), bytes));
     }
-    add_sized(digest, found.name);
-    digest.add(std::as_bytes(std::span(&bytes, 1)));
-    add_sized(digest, beginning);
-
     if (files_.size() >= kOpenFiles) file->close();
     const std::int64_t first = items_;
     items_ += file->items();
     most_tokens_ += std::min(file->most_tokens(), ItemFile::kUncountedTokens - most_tokens_);
-    files_.push_back({std::move(file), first, key_of(found.name)});
+    files_.push_back({std::move(file), found.name, first, key_of(found.name)});
   }
   if (files_.empty()) throw_no_data(files_or_folders, skipped_);
-  digest_ = digest.hex();
 }
 
 std::unique_ptr<ItemFile> DataSet::open(SourceFile file, bool given, const DataOptions& options) {
@@ -118,7 +110,13 @@ std::unique_ptr<ItemFile> DataSet::open(SourceFile file, bool given, const DataO
     if (options.progress) {
       progress = [&options, &path, total](Bytes done) { options.progress(path, done, total); };
     }
-    return open_jsonl(std::move(file), progress);
+    if (!options.skip_bad) return open_jsonl(std::move(file), progress);
+    try {
+      return open_jsonl(std::move(file), progress, BadLines::keep);
+    } catch (const FormatError& error) {
+      skipped_.push_back({path, fmt::format("none of its lines can be used: {}", error.what())});
+      return nullptr;
+    }
   }
   if (beginning.find('\0') != std::string::npos) {
     if (given) {
@@ -137,9 +135,11 @@ std::unique_ptr<ItemFile> DataSet::open(SourceFile file, bool given, const DataO
                     file.name()));
   }
   // For bytes any text will do; a tokenizer would learn the sign that stands for broken characters.
-  if (encoding_.tokenizer->name() != "bytes") {
-    if (const auto at = find_invalid_utf8(file)) {
-      if (given) {
+  Digest digest;
+  const bool read = encoding_.tokenizer->name() != "bytes";
+  if (read) {
+    if (const auto at = find_invalid_utf8(file, digest)) {
+      if (given && !options.skip_bad) {
         throw FormatError(fmt::format(
             "{}: byte {} is not UTF-8, so some of the text would be lost; convert the "
             "file (iconv -f LATIN1 -t UTF-8, or what it was written in), or remove what "
@@ -150,7 +150,9 @@ std::unique_ptr<ItemFile> DataSet::open(SourceFile file, bool given, const DataO
       return nullptr;
     }
   }
-  return open_passages(std::move(file), options.passage_bytes);
+  std::unique_ptr<ItemFile> passages = open_passages(std::move(file), options.passage_bytes);
+  if (read) passages->set_digest(digest.hex());
+  return passages;
 }
 
 const DataSet::Member& DataSet::member_of(std::int64_t item) const {
@@ -159,7 +161,34 @@ const DataSet::Member& DataSet::member_of(std::int64_t item) const {
 
 Item DataSet::read(std::int64_t item) const {
   const Member& member = member_of(item);
-  return member.file->read(item - member.first, encoding_);
+  try {
+    return member.file->read(item - member.first, encoding_);
+  } catch (const FormatError& error) {
+    if (!skip_bad_) throw;
+    return {.tokens = {}, .problem = error.what()};
+  }
+}
+
+std::vector<FileRecord> DataSet::records() const {
+  std::vector<FileRecord> records;
+  records.reserve(files_.size());
+  for (const Member& member : files_) {
+    records.push_back({member.name, member.file->file().size(), member.file->digest()});
+  }
+  return records;
+}
+
+std::string DataSet::beginnings_digest() const {
+  Digest digest;
+  add_sized(digest, encoding_.tokenizer->digest());
+  for (const Member& member : files_) {
+    const SourceFile& file = member.file->file();
+    const Bytes bytes = file.size();
+    add_sized(digest, member.name);
+    digest.add(std::as_bytes(std::span(&bytes, 1)));
+    add_sized(digest, file.read(0, std::min(bytes, kBeginningBytes)));
+  }
+  return digest.hex();
 }
 
 std::uint64_t DataSet::identity(std::int64_t item) const {
@@ -182,7 +211,9 @@ Bytes DataSet::largest_item() const {
 
 Bytes DataSet::memory_bytes() const {
   auto bytes = static_cast<Bytes>(files_.capacity() * sizeof(Member));
-  for (const Member& member : files_) bytes += member.file->index_bytes();
+  for (const Member& member : files_) {
+    bytes += member.file->index_bytes() + static_cast<Bytes>(member.name.capacity());
+  }
   return bytes;
 }
 

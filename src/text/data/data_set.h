@@ -18,8 +18,21 @@ struct DataOptions {
   // How much of a text is an item, and how many tokens of a file of tokens.
   Bytes passage_bytes = 4 * kKiB;
   std::int64_t window_tokens = 1024;
+  // Items that cannot be used are skipped instead of ending the run, and so are files of lines none
+  // of which can, and texts that are not UTF-8.
+  bool skip_bad = false;
+  // Files and folders that are no data where a folder holds them.
+  std::vector<std::filesystem::path> not_data = {};
   // Told while JSONL files are looked through for their lines, which takes a while for large ones.
   std::function<void(const std::filesystem::path& file, Bytes done, Bytes total)> progress = {};
+};
+
+// A file as a run remembers it.
+struct FileRecord {
+  std::string name;  // below the folder that was given, or its own
+  Bytes bytes = 0;
+  std::string digest;  // of all its bytes, 32 hexadecimal digits; empty: not known
+  bool operator==(const FileRecord&) const = default;
 };
 
 // Keeps little of the files in memory, whatever their size. Immutable, so any number of threads may
@@ -34,14 +47,20 @@ class DataSet {
           const DataOptions& options);
 
   std::int64_t items() const { return items_; }
+  // Throws FormatError for an item that cannot be used; where those are skipped, it has no tokens
+  // and a problem instead.
   Item read(std::int64_t item) const;
 
   // The same for the same item of the same file wherever the data lies, whatever else is in it.
   std::uint64_t identity(std::int64_t item) const;
 
-  // Of the tokenizer, and of every file's name, size and first 64 KiB: reading all of a large data
-  // set for it would take minutes. A change further in that keeps the size goes unseen.
-  std::string digest() const { return digest_; }
+  // Each file's name, size and, where opening it read all of it, digest; see FileDigests.
+  std::vector<FileRecord> records() const;
+  const SourceFile& source(std::size_t file) const { return files_[file].file->file(); }
+
+  // Of the tokenizer, and of every file's name, size and first 64 KiB: all that checkpoints kept
+  // before they kept the digests of whole files. Reads the files' beginnings.
+  std::string beginnings_digest() const;
 
   const Encoding& encoding() const { return encoding_; }
   const std::vector<SkippedFile>& skipped() const { return skipped_; }
@@ -57,6 +76,7 @@ class DataSet {
  private:
   struct Member {
     std::unique_ptr<ItemFile> file;
+    std::string name;        // as DocumentPath's
     std::int64_t first = 0;  // of its items
     std::uint64_t key = 0;   // of its name
   };
@@ -65,11 +85,11 @@ class DataSet {
   const Member& member_of(std::int64_t item) const;
 
   Encoding encoding_;
+  bool skip_bad_;
   std::vector<Member> files_;
   std::vector<SkippedFile> skipped_;
   std::int64_t items_ = 0;
   std::int64_t most_tokens_ = 0;
-  std::string digest_;
 };
 
 }  // namespace ebb::text

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <system_error>
 
 #include "ebb/error.h"
@@ -31,16 +32,29 @@ std::vector<std::string> sorted_names(const fs::path& folder) {
   return names;
 }
 
-void walk(const fs::path& folder, const std::string& prefix, DocumentPaths& out) {
+// Without links and dots, so that two spellings of one place are equal.
+fs::path place_of(const fs::path& path) {
+  std::error_code error;
+  fs::path place = fs::weakly_canonical(fs::absolute(path), error);
+  if (!place.has_filename()) place = place.parent_path();
+  return place;
+}
+
+using Places = std::set<fs::path>;
+
+void walk(const fs::path& folder, const std::string& prefix, const Places& not_data,
+          DocumentPaths& out) {
   for (const std::string& name : sorted_names(folder)) {
     const fs::path path = folder / name;
     std::error_code error;  // an unreachable target is no regular file, which is all that matters
     const bool is_link = fs::is_symlink(path, error);
-    if (fs::is_directory(path, error)) {
+    if (!not_data.empty() && not_data.contains(place_of(path))) {
+      out.skipped.push_back({path, "the run itself writes it"});
+    } else if (fs::is_directory(path, error)) {
       if (is_link) {
         out.skipped.push_back({path, "it is a link to a folder"});
       } else {
-        walk(path, prefix + name + "/", out);
+        walk(path, prefix + name + "/", not_data, out);
       }
     } else if (fs::is_regular_file(path, error)) {
       out.found.push_back({path, prefix + name});
@@ -52,13 +66,16 @@ void walk(const fs::path& folder, const std::string& prefix, DocumentPaths& out)
 
 }  // namespace
 
-DocumentPaths find_documents(const std::vector<fs::path>& paths) {
+DocumentPaths find_documents(const std::vector<fs::path>& paths,
+                             const std::vector<fs::path>& not_data) {
   DocumentPaths out;
+  Places places;
+  for (const fs::path& path : not_data) places.insert(place_of(path));
   for (const fs::path& path : paths) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     if (fs::is_directory(status)) {
-      walk(path, "", out);
+      walk(path, "", places, out);
     } else if (fs::is_regular_file(status)) {
       out.found.push_back({path, path.filename().string(), true});
     } else if (fs::exists(status)) {

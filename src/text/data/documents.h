@@ -29,7 +29,9 @@ struct DocumentPaths {
 // what is hidden (".name") is passed over, links to files are followed, links to folders are not
 // (they may lead in circles), and what is neither file nor folder is listed as skipped. Throws
 // ConfigError for a path that does not exist or is neither file nor folder, IoError for a folder
-// that cannot be read.
-DocumentPaths find_documents(const std::vector<std::filesystem::path>& paths);
+// that cannot be read. `not_data` are files and folders that are listed as skipped where a folder
+// holds them: what a run writes is not what it learns from. They need not exist.
+DocumentPaths find_documents(const std::vector<std::filesystem::path>& paths,
+                             const std::vector<std::filesystem::path>& not_data = {});
 
 }  // namespace ebb::text

@@ -22,6 +22,8 @@ struct Item {
   // What the last token should predict where tokens run on: an id, kNextItem (a document ended, so
   // the beginning of whatever comes next) or kUnknown (the text goes on in another item).
   std::int32_t next = kNextItem;
+  // What is wrong with an item that is to be skipped, which has no tokens; empty for all others.
+  std::string problem = {};
 };
 
 constexpr std::int32_t id_of(std::int32_t token) { return token < 0 ? ~token : token; }

@@ -24,6 +24,10 @@ class ItemFile {
   // Keeps no descriptor: each read opens the file again.
   void close() { file_.close(); }
 
+  // Of all bytes of the file; empty where opening it did not read them.
+  const std::string& digest() const { return digest_; }
+  void set_digest(std::string digest) { digest_ = std::move(digest); }
+
   virtual Form form() const = 0;
   virtual std::int64_t items() const = 0;
   virtual Item read(std::int64_t item, const Encoding& encoding) const = 0;
@@ -38,13 +42,22 @@ class ItemFile {
 
  private:
   SourceFile file_;
+  std::string digest_;
 };
 
 // Told how many bytes of the file have been looked at.
 using IndexProgress = std::function<void(Bytes done)>;
 
 std::unique_ptr<ItemFile> open_passages(SourceFile file, Bytes passage_bytes);
-std::unique_ptr<ItemFile> open_jsonl(SourceFile file, const IndexProgress& progress);
+// What becomes of lines that cannot be used.
+enum class BadLines {
+  refuse,  // the first that is found is an error
+  keep,    // reading one is an error, finding it is none
+};
+
+// Reads all of the file. Throws FormatError where no line says what the lines are.
+std::unique_ptr<ItemFile> open_jsonl(SourceFile file, const IndexProgress& progress,
+                                     BadLines bad = BadLines::refuse);
 std::unique_ptr<ItemFile> open_token_file(SourceFile file, const Encoding& encoding,
                                           std::int64_t window_tokens);
 

@@ -1,8 +1,11 @@
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/digest.h"
 #include "base/json.h"
+#include "ebb/error.h"
 #include "text/data/examples.h"
 #include "text/data/item_file.h"
 #include "text/data/line_index.h"
@@ -12,10 +15,10 @@ namespace {
 
 class JsonlFile final : public ItemFile {
  public:
-  JsonlFile(SourceFile file, const IndexProgress& progress)
-      : ItemFile(std::move(file)), index_(this->file(), text_begin(this->file()), progress) {
-    // The first line says what all are: a mixture could not be packed one way.
-    if (index_.lines() > 0) form_ = form_of(parse(0), where(0));
+  JsonlFile(SourceFile file, const IndexProgress& progress, BadLines bad, Digest digest = {})
+      : ItemFile(std::move(file)), index_(index(this->file(), progress, bad, digest)) {
+    set_digest(digest.hex());
+    find_form(bad);
   }
 
   Form form() const override { return form_; }
@@ -32,6 +35,29 @@ class JsonlFile final : public ItemFile {
   }
 
  private:
+  static LineIndex index(const SourceFile& file, const IndexProgress& progress, BadLines bad,
+                         Digest& digest) {
+    const Bytes begin = text_begin(file);
+    const std::string mark = file.read(0, begin);
+    digest.add(std::as_bytes(std::span(mark)));
+    return LineIndex(file, begin, bad, progress, digest);
+  }
+
+  // The first line that can be read says what all are: a mixture could not be packed one way.
+  void find_form(BadLines bad) {
+    std::exception_ptr first;
+    for (std::int64_t line = 0; line < index_.lines(); ++line) {
+      try {
+        form_ = form_of(parse(line), where(line));
+        return;
+      } catch (const FormatError&) {
+        if (bad == BadLines::refuse) throw;
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
+  }
+
   std::string where(std::int64_t line) const {
     return fmt::format("{}, line {}", file().name(), line + 1);
   }
@@ -48,8 +74,8 @@ class JsonlFile final : public ItemFile {
 
 }  // namespace
 
-std::unique_ptr<ItemFile> open_jsonl(SourceFile file, const IndexProgress& progress) {
-  return std::make_unique<JsonlFile>(std::move(file), progress);
+std::unique_ptr<ItemFile> open_jsonl(SourceFile file, const IndexProgress& progress, BadLines bad) {
+  return std::make_unique<JsonlFile>(std::move(file), progress, bad);
 }
 
 }  // namespace ebb::text

@@ -17,6 +17,12 @@ const char* find_line_feed(const char* begin, const char* end) {
   return static_cast<const char*>(std::memchr(begin, '\n', static_cast<std::size_t>(end - begin)));
 }
 
+[[noreturn]] void throw_long_line(const SourceFile& file, std::int64_t line) {
+  throw FormatError(fmt::format(
+      "{}, line {}: the line is longer than {}, the most that Ebb reads; split it into several",
+      file.name(), line, format_bytes(LineIndex::kLongestLine)));
+}
+
 }  // namespace
 
 void throw_blank_line(const SourceFile& file, std::int64_t line) {
@@ -26,14 +32,22 @@ void throw_blank_line(const SourceFile& file, std::int64_t line) {
       file.name(), line));
 }
 
-LineIndex::LineIndex(const SourceFile& file, Bytes begin, const IndexProgress& progress)
+LineIndex::LineIndex(const SourceFile& file, Bytes begin, BadLines bad,
+                     const IndexProgress& progress, Digest& digest)
     : begin_(begin) {
   Bytes line_begin = begin;
   const auto require_short = [&](Bytes end) {
-    if (end - line_begin <= kLongestLine) return;
-    throw FormatError(fmt::format(
-        "{}, line {}: the line is longer than {}, the most that Ebb reads; split it into several",
-        file.name(), lines_ + 1, format_bytes(kLongestLine)));
+    if (bad == BadLines::refuse && end - line_begin > kLongestLine) {
+      throw_long_line(file, lines_ + 1);
+    }
+  };
+  const auto end_line = [&](Bytes end) {
+    const Bytes bytes = end - line_begin;
+    if (bad == BadLines::refuse && bytes == 0) throw_blank_line(file, lines_ + 1);
+    require_short(end);
+    if (bytes <= kLongestLine) longest_ = std::max(longest_, bytes);
+    line_begin = end + 1;
+    ++lines_;
   };
   std::vector<char> buffer(
       static_cast<std::size_t>(std::min(kBlocksAtOnce * kBlock, file.size() - begin)));
@@ -41,27 +55,20 @@ LineIndex::LineIndex(const SourceFile& file, Bytes begin, const IndexProgress& p
     const Bytes bytes = std::min(kBlocksAtOnce * kBlock, file.size() - at);
     const std::span<char> piece(buffer.data(), static_cast<std::size_t>(bytes));
     file.read(at, std::as_writable_bytes(piece));
+    digest.add(std::as_bytes(piece));
     for (Bytes block = 0; block < bytes; block += kBlock) {
       line_feeds_before_.push_back(lines_);
       const char* from = piece.data() + block;
       const char* end = piece.data() + std::min(block + kBlock, bytes);
       while (const char* feed = find_line_feed(from, end)) {
-        const Bytes feed_at = at + (feed - piece.data());
-        if (feed_at == line_begin) throw_blank_line(file, lines_ + 1);
-        require_short(feed_at);
-        longest_ = std::max(longest_, feed_at - line_begin);
-        line_begin = feed_at + 1;
-        ++lines_;
+        end_line(at + (feed - piece.data()));
         from = feed + 1;
       }
     }
     require_short(at + bytes);
     if (progress) progress(at + bytes - begin);
   }
-  if (line_begin < file.size()) {
-    longest_ = std::max(longest_, file.size() - line_begin);
-    ++lines_;
-  }
+  if (line_begin < file.size()) end_line(file.size());
   line_feeds_before_.shrink_to_fit();
 }
 
@@ -94,6 +101,8 @@ std::string LineIndex::read(const SourceFile& file, std::int64_t line) const {
     }
     const char* feed = find_line_feed(from, end);
     out.append(from, feed == nullptr ? end : feed);
+    // One that is too long is not gathered: the memory is counted for the longest of the others.
+    if (static_cast<Bytes>(out.size()) > longest_) throw_long_line(file, line + 1);
     if (feed != nullptr) break;
   }
   return out;

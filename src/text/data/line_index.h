@@ -17,15 +17,18 @@ class LineIndex {
   // Longer lines are refused: one line is held in memory, with its tokens.
   static constexpr Bytes kLongestLine = 64 * kMiB;
 
-  // Reads the file once, from `begin` on. Throws FormatError for an empty line and for one that is
-  // too long. A line feed at the end of the file ends the last line and begins none.
-  LineIndex(const SourceFile& file, Bytes begin, const IndexProgress& progress);
+  // Reads the file once, from `begin` on, and adds what it reads to `digest`. Throws FormatError
+  // for an empty line and for one that is too long, unless such are kept. A line feed at the end of
+  // the file ends the last line and begins none.
+  LineIndex(const SourceFile& file, Bytes begin, BadLines bad, const IndexProgress& progress,
+            Digest& digest);
 
   std::int64_t lines() const { return lines_; }
+  // Of those that are not too long.
   Bytes longest() const { return longest_; }
   Bytes memory_bytes() const { return static_cast<Bytes>(line_feeds_before_.size() * 8); }
 
-  // The line's bytes without its line feed.
+  // The line's bytes without its line feed. Throws FormatError for one that is too long.
   std::string read(const SourceFile& file, std::int64_t line) const;
 
  private:

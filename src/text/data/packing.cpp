@@ -70,18 +70,36 @@ BatchMaker::BatchMaker(BatchShape shape, Packing packing, std::int32_t padding, 
 
 std::optional<VisitedItem> BatchMaker::take() {
   // An item may have no tokens where a tokenizer drops characters.
+  LeftOut left_out;
+  std::optional<DataPosition> first;
   for (;;) {
     std::optional<VisitedItem> item = source_();
-    if (!item || size_of(*item) > 0) return item;
+    if (!item) return item;
+    if (size_of(*item) > 0) {
+      item->left_out = std::move(left_out);
+      return item;
+    }
+    if (!item->item.problem.empty()) {
+      left_out.add({.bad_items = 1, .first_problem = std::move(item->item.problem)});
+    }
+    // The order of training has no end, and would be searched for ever.
+    if (first && item->at.epoch > first->epoch && item->at.item >= first->item) {
+      throw FormatError(
+          fmt::format("no item of the data can be used: {} of them were bad, and none had tokens{}",
+                      left_out.bad_items,
+                      left_out.bad_items == 0 ? "" : "; the first: " + left_out.first_problem));
+    }
+    if (!first) first = item->at;
   }
 }
 
-bool BatchMaker::load() {
+bool BatchMaker::load(LeftOut& left_out) {
   while (!current_ || offset_ == size_of(*current_)) {
     const bool first = !current_;
     std::optional<VisitedItem> next = following_ ? std::exchange(following_, std::nullopt) : take();
     if (!next) return false;
     current_ = std::move(next);
+    left_out.add(current_->left_out);
     offset_ = 0;
     if (first && start_.token > 0 && current_->at.epoch == start_.epoch &&
         current_->at.item == start_.item) {
@@ -114,7 +132,7 @@ void BatchMaker::place(Batch& batch, std::int64_t at, std::int64_t count,
 
 std::int64_t BatchMaker::fill_stream(Batch& batch, std::int64_t row) {
   std::int64_t at = 0;
-  while (at < shape_.sequence && load()) {
+  while (at < shape_.sequence && load(batch.left_out)) {
     const std::int64_t end = std::min(offset_ + shape_.sequence - at, size_of(*current_));
     const std::int32_t last = end < size_of(*current_)
                                   ? target_of(current_->item.tokens[static_cast<std::size_t>(end)])
@@ -128,7 +146,7 @@ std::int64_t BatchMaker::fill_stream(Batch& batch, std::int64_t row) {
 
 std::int64_t BatchMaker::fill_examples(Batch& batch, std::int64_t row) {
   std::int64_t at = 0;
-  while (load()) {
+  while (load(batch.left_out)) {
     // The last token predicts nothing, so it needs no place.
     const std::int64_t size = size_of(*current_);
     const std::int64_t room = shape_.sequence - at;
@@ -140,8 +158,8 @@ std::int64_t BatchMaker::fill_examples(Batch& batch, std::int64_t row) {
       place(batch, row * shape_.sequence + at, count, last);
     }
     if (size - 1 > room) {
-      ++batch.cut_examples;
-      batch.cut_tokens += size - 1 - room;
+      ++batch.left_out.cut_examples;
+      batch.left_out.cut_tokens += size - 1 - room;
     }
     at += count;
     offset_ = size;

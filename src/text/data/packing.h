@@ -28,6 +28,7 @@ Packing choose_packing(const DataSet& data, std::optional<Packing> given);
 struct VisitedItem {
   DataPosition at;
   Item item;
+  LeftOut left_out = {};  // bad items that came before it
 };
 
 // Lays items into batches. For one thread.
@@ -40,12 +41,14 @@ class BatchMaker {
   BatchMaker(BatchShape shape, Packing packing, std::int32_t padding, DataPosition start,
              Source source);
 
-  // Nothing where the source has ended. The last batch may have rows that are padding alone.
+  // Nothing where the source has ended. The last batch may have rows that are padding alone. Items
+  // with a problem are passed over and counted, by the batch that goes on behind them. Throws
+  // FormatError where a whole epoch is made of such items.
   std::optional<Batch> next();
 
  private:
   // Goes on to the next token; false at the end of the source.
-  bool load();
+  bool load(LeftOut& left_out);
   std::optional<VisitedItem> take();
   std::int32_t target_behind_item();
   // Tokens placed in the row.

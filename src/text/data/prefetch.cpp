@@ -28,8 +28,38 @@ AheadBounds bounds_for(BatchShape shape, std::int64_t batches_ahead, int workers
 
 Prefetcher::Prefetcher(const DataSet& data, const BatchRules& rules, DataPosition start,
                        AheadBounds bounds)
-    : ahead_(data, shuffled_order(data, rules.seed, rules.held_out_share, start), bounds),
+    : shape_(rules.shape),
+      position_(start),
+      ahead_(data, shuffled_order(data, rules.seed, rules.held_out_share, start), bounds),
       maker_(rules.shape, rules.packing, data.encoding().tokenizer->end_of_text(), start,
              [this] { return ahead_.next(); }) {}
+
+std::vector<Batch> Prefetcher::next_step(std::int64_t batches) {
+  const DataPosition start = position_;
+  LeftOut before;
+  for (;;) {
+    std::vector<Batch> step;
+    std::int64_t counted = 0;
+    for (std::int64_t i = 0; i < batches; ++i) {
+      step.push_back(next());
+      counted += step.back().counted;
+    }
+    position_ = step.back().position_after;
+    if (counted > 0) {
+      before.add(step.front().left_out);
+      step.front().left_out = std::move(before);
+      return step;
+    }
+    for (const Batch& batch : step) before.add(batch.left_out);
+    ++before.empty_steps;
+    const std::int64_t epochs = position_.epoch - start.epoch;
+    if (epochs > 1 || (epochs == 1 && position_.item >= start.item)) {
+      throw ConfigError(fmt::format(
+          "none of the tokens of a whole epoch counts for the loss; are the prompts longer than "
+          "--sequence {}?",
+          shape_.sequence));
+    }
+  }
+}
 
 }  // namespace ebb::text

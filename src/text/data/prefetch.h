@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "text/data/packing.h"
 #include "text/data/read_ahead.h"
@@ -33,9 +34,16 @@ class Prefetcher {
   // an item threw, in its turn and ever after.
   Batch next() { return *maker_.next(); }
 
+  // The batches of a step. Where no token of them carries loss there is nothing to learn: they are
+  // passed over, the next ones taken instead, and the first of those counts them. Throws
+  // ConfigError where a whole epoch goes by like that.
+  std::vector<Batch> next_step(std::int64_t batches);
+
   double waited_seconds() const { return ahead_.waited_seconds(); }
 
  private:
+  BatchShape shape_;
+  DataPosition position_;
   ReadAhead ahead_;
   BatchMaker maker_;
 };

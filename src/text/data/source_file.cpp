@@ -126,12 +126,16 @@ std::string SourceFile::read(Bytes offset, Bytes bytes) const {
   return text;
 }
 
-std::optional<Bytes> find_invalid_utf8(const SourceFile& file) {
+std::optional<Bytes> find_invalid_utf8(const SourceFile& file, Digest& digest) {
   constexpr Bytes block = kMiB;
   constexpr Bytes longest = 4;  // bytes of a character
+  Bytes digested = 0;
   for (Bytes first = 0; first < file.size();) {
     const Bytes count = std::min(block, file.size() - first);
-    const auto at = find_invalid_utf8(std::string_view(file.read(first, count)));
+    const std::string piece = file.read(first, count);
+    digest.add(std::as_bytes(std::span(piece)).subspan(static_cast<std::size_t>(digested - first)));
+    digested = first + count;
+    const auto at = find_invalid_utf8(std::string_view(piece));
     if (!at) {
       first += count;
       continue;

@@ -10,6 +10,7 @@
 
 #include <time.h>
 
+#include "base/digest.h"
 #include "ebb/units.h"
 
 namespace ebb::text {
@@ -43,8 +44,9 @@ class SourceFile {
   timespec changed_{};
 };
 
-// Where the first byte of the file is that is not UTF-8. Reads all of it.
-std::optional<Bytes> find_invalid_utf8(const SourceFile& file);
+// Where the first byte of the file is that is not UTF-8. Where there is none, all of it was read,
+// and added to `digest`.
+std::optional<Bytes> find_invalid_utf8(const SourceFile& file, Digest& digest);
 
 // Where a file's text begins: behind the mark that some editors put before UTF-8.
 Bytes text_begin(const SourceFile& file);

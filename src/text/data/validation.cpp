@@ -26,9 +26,14 @@ std::optional<Batch> ValidationBatches::next() {
 
 void ValidationBatches::rewind() {
   made_ = 0;
-  const auto read = [&data = data_, order = file_order(data_, share_)]() mutable {
+  left_out_ = {};
+  const auto read = [this, order = file_order(data_, share_)]() mutable {
     std::optional<VisitedItem> item;
-    if (const std::optional<Visit> visit = order()) item = {visit->at, data.read(visit->item)};
+    if (const std::optional<Visit> visit = order()) {
+      item = {visit->at, data_.read(visit->item)};
+      const std::string& problem = item->item.problem;
+      if (!problem.empty()) left_out_.add({.bad_items = 1, .first_problem = problem});
+    }
     return item;
   };
   maker_.emplace(shape_, packing_, data_.encoding().tokenizer->end_of_text(), DataPosition{}, read);

@@ -15,12 +15,17 @@ class ValidationBatches {
   // all of them. At most `batches` are made. Throws ConfigError where there is no item.
   ValidationBatches(const DataSet& data, BatchShape shape, Packing packing,
                     std::optional<double> held_out_share, std::int64_t batches);
+  ValidationBatches(const ValidationBatches&) = delete;
+  ValidationBatches& operator=(const ValidationBatches&) = delete;
 
   // All have the same shape; the last one is filled up with padding. Nothing at the end.
   std::optional<Batch> next();
 
   // The next batch is the first one again.
   void rewind();
+
+  // Bad items that were passed over since then.
+  const LeftOut& left_out() const { return left_out_; }
 
  private:
   const DataSet& data_;
@@ -29,6 +34,7 @@ class ValidationBatches {
   std::optional<double> share_;
   std::int64_t batches_;
   std::int64_t made_ = 0;
+  LeftOut left_out_;
   std::optional<BatchMaker> maker_;
 };
 
