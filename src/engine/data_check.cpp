@@ -1,5 +1,6 @@
 #include "engine/data_check.h"
 
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -150,8 +151,13 @@ void compare_all_data(TrainingState& state, TrainingData& data, bool accept, con
   state.data = now.json;
 }
 
-void record_data(TrainingState& state, TrainingData& data, const Note& note) {
-  if (!state.data.is_null()) return;
+void record_data(TrainingState& state, TrainingData& data, const Note& note,
+                 double patience_seconds) {
+  if (!state.data.is_null() && !state.data.contains("beginnings")) return;
+  if (std::isfinite(patience_seconds) && !data.contents_known(patience_seconds)) {
+    state.data = {{"beginnings", data.beginnings_digest()}};
+    return;
+  }
   // An output that nobody reads any more is no reason not to save.
   const Note safely = [&](const std::string& text) {
     try {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -185,9 +186,9 @@ class Session {
     train_steps(run, saving, log);
     for (const std::string& text : all_left_out(figures_.left_out)) observer_.note(text);
     run.finish();
-    if (saving.wanted()) remember_data();
+    if (saving.wanted()) remember_data(stopped_ ? kHurry : kPatience);
     saving.save_finally(state_);
-    validate(run, log);
+    if (!stopped_) validate(run, log);
     return {.steps = state_.step,
             .stopped = stopped_,
             .checkpoint = saving.last(),
@@ -195,15 +196,19 @@ class Session {
   }
 
   std::string summary(TrainingRun& run) {
-    remember_data();
+    remember_data(stopped_ ? kHurry : kPatience);
     figures_.accepted_data_changes = state_.accepted_changes;
     return summarize(run, runtime_, state_.numerics_key, figures_);
   }
 
-  // What the data holds may be known only long after the first step.
-  void remember_data() {
-    record_data(state_, data_, note());
-    state_.numerics_key["data"]["content"] = state_.data["training"]["content"];
+  // What the data holds may be known only long after the first step. A save on the way does not
+  // wait for that, and who stops a run does not wait for long: names, sizes and beginnings do till
+  // then.
+  void remember_data(double patience_seconds) {
+    record_data(state_, data_, note(), patience_seconds);
+    if (const auto training = state_.data.find("training"); training != state_.data.end()) {
+      state_.numerics_key["data"]["content"] = training->value("content", Json());
+    }
   }
 
   // Whatever ends the run, bad data or an output that nobody reads any more: what was trained up to
@@ -224,7 +229,7 @@ class Session {
     std::string lost;
     try {
       if (run.settle()) {
-        if (saving.wanted()) remember_data();
+        if (saving.wanted()) remember_data(kHurry);
         saving.save_finally(state_);
       } else {
         lost = fmt::format("What was trained after it is lost. ");
@@ -308,7 +313,7 @@ class Session {
       }
       if (saving.due(state_.step) && state_.step < options_.steps && !stopped_) {
         run.finish();
-        remember_data();
+        remember_data(0);
         saving.save(state_);
         before = std::chrono::steady_clock::now();  // and saving is not
       }
@@ -379,6 +384,9 @@ class Session {
     log.add(report, seconds);
     observer_.step(report);
   }
+
+  static constexpr double kPatience = std::numeric_limits<double>::infinity();
+  static constexpr double kHurry = 2;  // seconds
 
   const TrainOptions& options_;
   TrainObserver& observer_;

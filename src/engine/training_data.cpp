@@ -208,6 +208,11 @@ TrainingData::Contents TrainingData::contents(const std::function<void(const std
   return contents;
 }
 
+bool TrainingData::contents_known(double within_seconds) {
+  return digests_->wait_for(within_seconds) &&
+         (!evaluation_digests_ || evaluation_digests_->wait_for(within_seconds));
+}
+
 Json TrainingData::contents_so_far() const {
   return {{"training", to_json(data_.records())},
           {"validation", evaluation_ ? to_json(evaluation_->records()) : Json()}};

@@ -47,6 +47,8 @@ class TrainingData {
     std::string problem;  // why a file has no digest; empty: all have
   };
   Contents contents(const std::function<void(const std::string&)>& note);
+  // Whether contents() would not wait, now or within so many seconds.
+  bool contents_known(double within_seconds);
   // The same without waiting: files that are still to be read have no digest.
   Json contents_so_far() const;
   // As checkpoints had it before.

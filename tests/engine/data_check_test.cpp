@@ -119,6 +119,23 @@ TEST_F(DataCheck, StatesWithoutContentsAreOld) {
   EXPECT_TRUE(before.accepted_changes.empty());
 }
 
+// Data may take hours to read: whoever stops a run before that does not wait for it.
+TEST_F(DataCheck, ASaveThatIsNotPatientKeepsBeginningsUntilTheNextOne) {
+  TrainingState state;
+  {
+    // Not to be digested before it is asked for.
+    std::filesystem::resize_file(folder / "data/a.txt", std::uintmax_t{64} << 30);
+    TrainingData data = open();
+    record_data(state, data, note, 0);
+    EXPECT_EQ(state.data, Json({{"beginnings", data.beginnings_digest()}}));
+    EXPECT_NO_THROW(compare_known_data(state, data, false));
+  }
+  write_file(folder / "data/a.txt", text);
+  TrainingData data = open();
+  record_data(state, data, note);
+  EXPECT_EQ(state.data, recorded().data);
+}
+
 // What was trained is saved; that the file changed meanwhile is asked about when the run goes on.
 TEST_F(DataCheck, AFileThatChangesDuringTheRunIsToldAndAskedAbout) {
   TrainingState state;

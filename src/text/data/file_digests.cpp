@@ -94,6 +94,11 @@ const FileDigests::Result& FileDigests::wait(
   return result_;
 }
 
+bool FileDigests::wait_for(double seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return done_; });
+}
+
 Bytes FileDigests::memory_bytes() const {
   constexpr std::size_t digits = 33;
   Bytes bytes = std::min(kPieceBytes, total_);

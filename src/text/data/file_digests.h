@@ -40,6 +40,9 @@ class FileDigests {
   // Waits until all are known. `progress` is told every second of the waiting. For one thread.
   const Result& wait(const std::function<void(Bytes done, Bytes total)>& progress);
 
+  // Whether they are known, now or within so many seconds.
+  bool wait_for(double seconds);
+
   Bytes memory_bytes() const;
 
  private:
