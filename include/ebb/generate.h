@@ -36,6 +36,7 @@ struct GenerateSummary {
   std::int64_t prompt_tokens = 0;
   std::int64_t tokens = 0;
   std::string settings;  // how tokens were chosen and where the text ends, for people
+  std::string warning;   // what makes the text other than the model's name says; empty: nothing
   double prompt_seconds = 0;
   double tokens_per_second = 0;
   Bytes device_limit = 0;

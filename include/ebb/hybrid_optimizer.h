@@ -23,8 +23,10 @@
 
 namespace ebb {
 
-// Calls come from one thread at a time. Failures are an ebb::Error: ConfigError before anything was
-// touched; after a DeviceError or an IoError of load() every later call throws it again.
+// Calls come from one thread at a time, of the process that made the optimizer: in a child of
+// fork(), which has none of its threads, every call throws a DeviceError, and destroying it there
+// does nothing. Failures are an ebb::Error: ConfigError before anything was touched; after a
+// DeviceError or an IoError of load() every later call throws it again.
 //
 // A `stream` is a cudaStream_t, null for the default one. On the cpu device, where the caller's
 // memory is ordinary memory, it is ignored, and what is said to wait blocks the calling thread.
@@ -75,7 +77,7 @@ class HybridOptimizer {
     std::optional<Bytes> device_memory{};
     std::optional<Bytes> host_memory{};
     std::string device = "cpu";  // or cuda; auto for a GPU where there is one
-    int threads = 0;             // of the CPU; 0: as many as the machine lets us use
+    int threads = 0;             // of the CPU, at most 4096; 0: as many as the machine lets us use
     std::uint64_t seed = 0;      // compact formats round at random
   };
 
@@ -113,11 +115,13 @@ class HybridOptimizer {
   Placement placement() const;
   Traffic traffic() const;
 
-  // A parameter is its index in the list. For gradients that move between steps.
+  // A parameter is its index in the list. For gradients that move between steps. Refused: memory of
+  // a weight, and of another gradient between its gradient_ready() and wait_for_weight().
   void set_gradient(std::int64_t parameter, const void* gradient);
 
   // The gradient is what the stream has queued up to now leaves there. Its squares are summed and
-  // it starts on its way down, if that is where it goes. It stays as it is until wait_for_weight().
+  // it starts on its way down, if that is where it goes. It stays as it is until wait_for_weight(),
+  // in memory that no other gradient has until then.
   // Once a step for every parameter, in any order.
   void gradient_ready(std::int64_t parameter, void* stream = nullptr);
 
@@ -151,7 +155,11 @@ class HybridOptimizer {
 
  private:
   class Body;
-  std::unique_ptr<Body> body_;
+  struct EndBody {
+    void operator()(Body* body) const;
+  };
+  Body& body() const;
+  std::unique_ptr<Body, EndBody> body_;
 };
 
 }  // namespace ebb

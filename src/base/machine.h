@@ -7,6 +7,9 @@
 
 namespace ebb {
 
+// The most that may be asked for: more than any machine runs at once, few enough to start.
+inline constexpr int kMostThreads = 4096;
+
 // The CPUs of its affinity mask, cut down to the container's CPU quota.
 int usable_cpus();
 

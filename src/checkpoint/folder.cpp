@@ -1,14 +1,13 @@
 #include "checkpoint/folder.h"
 
 #include <algorithm>
-#include <charconv>
-#include <map>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/digest.h"
+#include "checkpoint/step_folders.h"
 #include "ebb/error.h"
 
 namespace ebb::checkpoint {
@@ -16,71 +15,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "step-";
-constexpr std::string_view kPartial = ".partial";
-constexpr std::string_view kOld = ".old";
 constexpr Bytes kCopyBytes = 256 * kKiB;
 
-std::string folder_name(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
-
-fs::path with_suffix(fs::path path, std::string_view suffix) { return path += suffix; }
-
-struct FolderName {
-  std::int64_t step = 0;
-  std::string suffix;
-};
-
-// Nothing for names that Ebb would not have given.
-std::optional<FolderName> try_parse_name(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  std::int64_t step = 0;
-  const char* begin = name.data() + kPrefix.size();
-  const char* end = name.data() + name.size();
-  const auto [rest, code] = std::from_chars(begin, end, step);
-  if (code != std::errc{} || step < 0) return std::nullopt;
-  std::string suffix(rest, end);
-  if (folder_name(step) + suffix != name) return std::nullopt;
-  if (!suffix.empty() && suffix != kPartial && suffix != kOld) return std::nullopt;
-  return FolderName{step, std::move(suffix)};
-}
-
-struct Found {
-  std::map<std::int64_t, fs::path> published;
-  std::vector<fs::path> leftovers;  // never checkpoints, or replaced ones
-};
-
-Found find_folders(io::FileSystem& files, const fs::path& root) {
-  Found found;
-  if (!files.is_directory(root)) return found;
-  for (const fs::path& entry : files.list(root)) {
-    const std::optional<FolderName> name = try_parse_name(entry);
-    if (!name || !files.is_directory(entry)) continue;
-    if (name->suffix == kPartial) {
-      found.leftovers.push_back(entry);
-    } else if (files.exists(entry / kManifestName)) {
-      // Sorted by name, so the folder itself comes before its ".old" and wins.
-      if (!found.published.emplace(name->step, entry).second) found.leftovers.push_back(entry);
-    }
+// By their steps.
+std::vector<fs::path> our_checkpoints(io::FileSystem& files, const fs::path& root) {
+  std::vector<fs::path> ours;
+  for (const auto& [step, folder] : find_step_folders(files, root).published) {
+    if (is_ours(files, folder)) ours.push_back(folder);
   }
-  return found;
-}
-
-// A folder that may count as published stops doing so in one rename, before any of it is removed.
-void discard(io::FileSystem& files, const fs::path& folder) {
-  const std::optional<FolderName> name = try_parse_name(folder);
-  const fs::path partial = with_suffix(folder.parent_path() / folder_name(name->step), kPartial);
-  if (folder != partial) {
-    files.remove_all(partial);
-    files.rename(folder, partial);
-    files.sync_directory(folder.parent_path());
-  }
-  files.remove_all(partial);
+  return ours;
 }
 
 std::string advice_to_resume(io::FileSystem& files, const fs::path& folder) {
-  const std::optional<FolderName> name = try_parse_name(folder);
-  const Found found = find_folders(files, io::parent_of(folder));
+  const std::optional<StepFolderName> name = try_parse_step_folder(folder);
+  const StepFolders found = find_step_folders(files, io::parent_of(folder));
   for (auto it = found.published.rbegin(); it != found.published.rend(); ++it) {
     if (name && it->first < name->step) {
       return fmt::format(
@@ -117,20 +65,25 @@ void write_file(io::FileSystem& files, const fs::path& path, std::string_view te
 CheckpointWriter::CheckpointWriter(io::FileSystem& files, fs::path root, std::int64_t step)
     : files_(files), root_(std::move(root)) {
   if (step < 0) throw ConfigError(fmt::format("a checkpoint's step is from 0, found {}", step));
-  final_ = root_ / folder_name(step);
-  partial_ = with_suffix(final_, kPartial);
-  old_ = with_suffix(final_, kOld);
+  const std::string name = step_folder_name(step);
+  final_ = root_ / name;
+  partial_ = root_ / (name + std::string(kPartial));
+  old_ = root_ / (name + std::string(kOld));
   manifest_.step = step;
+  for (const fs::path& folder : {final_, partial_, old_}) refuse_foreign(files_, folder);
   files_.make_directories(root_);
   // An ".old" beside the folder itself was replaced already; only a crash kept it.
-  if (files_.exists(final_ / kManifestName) && files_.exists(old_)) discard(files_, old_);
-  files_.remove_all(partial_);
+  if (files_.exists(final_)) discard(files_, old_);
+  discard(files_, partial_);
   files_.make_directories(partial_);
+  files_.create(partial_ / kDraftName);
+  // A crash must not leave other files without the one that says whose they are.
+  files_.sync_directory(partial_);
 }
 
 CheckpointWriter::~CheckpointWriter() {
   try {
-    files_.remove_all(partial_);
+    discard(files_, partial_);
   } catch (...) {
     // The error that kept the save from being published is the one to report; the next save of
     // this step, or keep_last, removes the rest.
@@ -191,41 +144,52 @@ fs::path CheckpointWriter::publish() {
     }
     file->sync();
   }
-  write_file(files_, partial_ / kManifestName, format_manifest(manifest_));
+  write_file(files_, partial_ / kDraftName, format_manifest(manifest_));
+  files_.rename(partial_ / kDraftName, partial_ / kManifestName);
   files_.sync_directory(partial_);
 
-  if (files_.exists(final_)) {
-    files_.rename(final_, old_);
-    // The next rename must not become durable before this one.
-    files_.sync_directory(root_);
-  }
+  refuse_foreign(files_, final_);
+  // In whichever order the two become durable, the name is that of a whole checkpoint, or the old
+  // one has its other name.
+  if (files_.exists(final_)) files_.rename(final_, old_);
   files_.rename(partial_, final_);
   files_.sync_directory(root_);
-  if (files_.exists(old_)) discard(files_, old_);
+  discard(files_, old_);
   return final_;
 }
 
 std::optional<fs::path> latest_checkpoint(io::FileSystem& files, const fs::path& root) {
-  const Found found = find_folders(files, root);
+  const StepFolders found = find_step_folders(files, root);
   if (found.published.empty()) return std::nullopt;
   return found.published.rbegin()->second;
 }
 
 std::int64_t count_checkpoints(io::FileSystem& files, const fs::path& root) {
-  return static_cast<std::int64_t>(find_folders(files, root).published.size());
+  return static_cast<std::int64_t>(our_checkpoints(files, root).size());
 }
 
 void keep_last(io::FileSystem& files, const fs::path& root, int count) {
   if (count < 1) {
     throw ConfigError(fmt::format("expected to keep at least 1 checkpoint, found {}", count));
   }
-  const Found found = find_folders(files, root);
+  const StepFolders found = find_step_folders(files, root);
   // First: once a folder is gone, its ".old" would count again.
-  for (const fs::path& leftover : found.leftovers) discard(files, leftover);
-  auto excess = static_cast<std::int64_t>(found.published.size()) - count;
-  for (const auto& [step, folder] : found.published) {
+  for (const fs::path& leftover : found.leftovers) {
+    if (is_ours(files, leftover)) discard(files, leftover);
+  }
+  const std::vector<fs::path> ours = our_checkpoints(files, root);
+  for (auto excess = static_cast<std::int64_t>(ours.size()) - count;
+       const fs::path& folder : ours) {
     if (excess-- <= 0) break;
     discard(files, folder);
+  }
+}
+
+void check_names_free(io::FileSystem& files, const fs::path& root, std::int64_t after) {
+  if (!files.is_directory(root)) return;
+  for (const fs::path& entry : files.list(root)) {
+    const std::optional<StepFolderName> name = try_parse_step_folder(entry);
+    if (name && name->step > after) refuse_foreign(files, entry);
   }
 }
 
@@ -240,9 +204,15 @@ void verify(io::FileSystem& files, const fs::path& given, const VerifyOptions& o
   const fs::path manifest_path = folder / kManifestName;
   if (!files.exists(manifest_path)) fail(manifest_path, "a manifest", "none");
   const Manifest manifest = read_manifest(files, folder);
-  const std::optional<FolderName> name = try_parse_name(folder);
+  const std::optional<StepFolderName> name = try_parse_step_folder(folder);
   if (name && name->step != manifest.step) {
     fail(manifest_path, fmt::format("step {}", name->step), fmt::format("step {}", manifest.step));
+  }
+  for (const std::string_view required : options.required) {
+    const bool listed =
+        std::any_of(manifest.files.begin(), manifest.files.end(),
+                    [&](const ManifestFile& entry) { return entry.name == required; });
+    if (!listed) fail(manifest_path, fmt::format("an entry for {}", required), "none");
   }
   for (const ManifestFile& entry : manifest.files) {
     if (std::find(options.skip.begin(), options.skip.end(), entry.name) != options.skip.end()) {

@@ -1,9 +1,12 @@
 // The checkpoints of a run: folders under one root, published atomically.
 //
 //   step-00000020/          published: complete, synced, with a manifest
-//   step-00000020.partial/  being written, being removed, or left by a crash: never a checkpoint
+//   step-00000020.partial/  being written, being removed, or left by a crash: never a checkpoint;
+//                           an "ebb-manifest.partial" or a manifest in it tells that it is Ebb's
 //   step-00000020.old/      the one that is being replaced by another of the same step: it is the
 //                           checkpoint as long as step-00000020 does not exist
+//
+// Folders of such names that are not Ebb's (step_folders.h: is_ours) are never renamed or removed.
 //
 // One process at a time may write under a root. Others may find and read beside it; the folder they
 // found can be gone by the time they open it, which is an IoError.
@@ -28,7 +31,8 @@ namespace ebb::checkpoint {
 // that failed gives its space back. Not for use by several threads.
 class CheckpointWriter {
  public:
-  // Makes the root, and removes what an earlier save of this step left behind.
+  // Makes the root, and removes what an earlier save of this step left behind. Throws IoError
+  // where a folder that is not Ebb's has a name that the save needs.
   CheckpointWriter(io::FileSystem& files, std::filesystem::path root, std::int64_t step);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -65,20 +69,28 @@ class CheckpointWriter {
 std::optional<std::filesystem::path> latest_checkpoint(io::FileSystem& files,
                                                        const std::filesystem::path& root);
 
-// Published ones.
+// Published ones that are Ebb's.
 std::int64_t count_checkpoints(io::FileSystem& files, const std::filesystem::path& root);
 
 // Removes all but the `count` checkpoints of the highest steps, and every leftover of a crash. A
 // crash in the middle leaves no half folder that looks published. Not while a save is under way.
+// Folders that are not Ebb's, damaged manifests among them, neither go nor count.
 void keep_last(io::FileSystem& files, const std::filesystem::path& root, int count);
 
+// Throws IoError where a folder that is not Ebb's has the name of a checkpoint of a step past
+// `after`: better before the steps that a save of it would lose.
+void check_names_free(io::FileSystem& files, const std::filesystem::path& root, std::int64_t after);
+
 struct VerifyOptions {
-  std::vector<std::string_view> skip;  // names of files that are not looked at
+  std::vector<std::string_view> required;  // names that the manifest must have
+  std::vector<std::string_view> skip;      // names of files that are not looked at
   std::string advice;  // for who finds damage; empty: which checkpoint to resume from instead
 };
 
-// Reads every file of a checkpoint and compares sizes and digests with its manifest. Throws
-// FormatError that names the file, what was expected and found, and what to do.
+// Reads every file of a checkpoint and compares sizes and digests with its manifest, and the
+// manifest with its own digest: those of version 1 have none, and what was cut out of one shows
+// only in what is required. Throws FormatError that names the file, what was expected and found,
+// and what to do.
 void verify(io::FileSystem& files, const std::filesystem::path& folder,
             const VerifyOptions& options = {});
 

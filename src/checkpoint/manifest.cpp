@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/digest.h"
 #include "base/json.h"
 #include "ebb/error.h"
 #include "io/text_file.h"
@@ -19,18 +20,30 @@ bool is_digest(std::string_view text) {
   return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
+// The same for equal manifests, however their JSON is written. A name has no line breaks.
+std::string digest_of(const Manifest& manifest) {
+  std::string text = fmt::format("{} {} {}\n", kFormat, manifest.version, manifest.step);
+  for (const ManifestFile& file : manifest.files) {
+    text += fmt::format("{} {} {}\n", file.digest, file.bytes, file.name);
+  }
+  Digest digest;
+  digest.add(std::as_bytes(std::span(text)));
+  return digest.hex();
+}
+
 class ManifestParser {
  public:
   explicit ManifestParser(const std::filesystem::path& path) : path_(path) {}
 
-  Manifest parse(const std::string& text) const {
-    const Json root = parse_json(text);
+  Manifest parse(const std::string& json) const {
+    const Json root = parse_json(json);
     expect(root.is_object(), "an object", "something else");
     if (member(root, "format") != kFormat) expect(false, "the format ebb-checkpoint", "another");
-    const std::int64_t version = whole_number(root, "version");
-    expect(version == kManifestVersion, fmt::format("version {}", kManifestVersion),
-           fmt::format("version {}, of another Ebb; read it with that one", version));
     Manifest manifest;
+    manifest.version = whole_number(root, "version");
+    expect(manifest.version >= 1 && manifest.version <= kManifestVersion,
+           fmt::format("version 1 to {}", kManifestVersion),
+           fmt::format("version {}, of another Ebb; read it with that one", manifest.version));
     manifest.step = whole_number(root, "step");
     const Json& files = member(root, "files");
     expect(files.is_array(), "a list of files", "something else");
@@ -39,6 +52,13 @@ class ManifestParser {
       manifest.files.push_back(file(entry));
       const std::string& name = manifest.files.back().name;
       expect(names.insert(name).second, "each file once", fmt::format("'{}' twice", name));
+    }
+    if (manifest.version >= 2) {
+      const std::string stored = text(root, "xxh3");
+      const std::string found = digest_of(manifest);
+      expect(is_digest(stored), "a digest of 32 hex digits", "something else");
+      expect(stored == found, fmt::format("what has the XXH3 digest {}", stored),
+             fmt::format("what has {}: it was changed after it was saved", found));
     }
     return manifest;
   }
@@ -97,7 +117,7 @@ class ManifestParser {
 
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.size() <= 255 && name.front() != '.' && name != kManifestName &&
-         std::all_of(name.begin(), name.end(), [](char c) {
+         name != kDraftName && std::all_of(name.begin(), name.end(), [](char c) {
            return c != '/' && c != '\\' && static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
          });
 }
@@ -107,10 +127,11 @@ std::string format_manifest(const Manifest& manifest) {
   for (const ManifestFile& file : manifest.files) {
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", file.digest}});
   }
-  const Json root = {{"format", kFormat},
-                     {"version", manifest.version},
-                     {"step", manifest.step},
-                     {"files", std::move(files)}};
+  Json root = {{"format", kFormat},
+               {"version", manifest.version},
+               {"step", manifest.step},
+               {"files", std::move(files)}};
+  if (manifest.version >= 2) root["xxh3"] = digest_of(manifest);
   return root.dump(2) + "\n";
 }
 

@@ -35,6 +35,7 @@ int run(const GenerateOptions& options, bool json) {
     return true;
   });
   print_out((json ? summary.json : unprinted) + "\n");
+  if (!summary.warning.empty()) fmt::print(stderr, "{}\n", summary.warning);
   fmt::print(stderr, "{}\n", summary.settings);
   fmt::print(stderr, "{} tokens, {:.1f} tokens/s, prompt of {} in {}, device {} of {}\n",
              summary.tokens, summary.tokens_per_second, summary.prompt_tokens,

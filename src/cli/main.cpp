@@ -6,6 +6,7 @@
 
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "cli/whole_numbers.h"
 #include "ebb/error.h"
 #include "ebb/version.h"
 
@@ -67,6 +68,7 @@ int run(int argc, char** argv) {
   ebb::cli::add_tokenize(app, action);
   ebb::cli::add_probe(app, action);
   ebb::cli::add_bench(app, action);
+  ebb::cli::check_whole_numbers(app);
   app.failure_message(describe_misuse);
   try {
     app.parse(argc, argv);

@@ -21,11 +21,7 @@ CLI::Option* add_bytes(CLI::App& verb, const std::string& flag, std::optional<By
 }
 
 CLI::Option* add_seed(CLI::App& verb, std::uint64_t& value, const std::string& help) {
-  // Unsigned numbers are parsed as C does, where -1 is the largest of them.
-  const auto refuse_sign = [](const std::string& text) {
-    return text.starts_with('-') ? text + " is negative; expected a whole number, 0 or more" : "";
-  };
-  return verb.add_option("--seed", value, help)->check(refuse_sign)->capture_default_str();
+  return verb.add_option("--seed", value, help)->capture_default_str();
 }
 
 namespace {

@@ -7,7 +7,6 @@
 
 #include "checkpoint/folder.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/weight_files.h"
 #include "ebb/error.h"
 #include "optim/convert.h"
 
@@ -166,11 +165,17 @@ void convert_moments(const PlaneFile& file, ParameterStore& store) {
 void write_model(io::FileSystem& files, checkpoint::CheckpointWriter& writer, ParameterStore& store,
                  const Companions& companions) {
   write_file(files, writer, checkpoint::kWeightsName, store, {Plane::weight});
-  writer.write_json("config.json", config_to_save(companions, store.kind().weight_type));
+  writer.write_json(kConfigName, config_to_save(companions, store.kind().weight_type));
   for (const Companions::Copy& copy : companions.copies) writer.copy_file(copy.name, *copy.file);
 }
 
 }  // namespace
+
+void verify_checkpoint(io::FileSystem& files, const std::filesystem::path& folder) {
+  checkpoint::verify(
+      files, folder,
+      {.required = {kCheckpointFiles.begin(), kCheckpointFiles.end()}, .skip = {}, .advice = {}});
+}
 
 std::filesystem::path save_checkpoint(io::FileSystem& files, const std::filesystem::path& root,
                                       ParameterStore& store, const Companions& companions,

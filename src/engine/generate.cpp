@@ -73,6 +73,15 @@ void check_room(const GenerateOptions& options, std::size_t prompt, const model:
   }
 }
 
+// A preset is a shape without weights.
+std::string warning_of(const engine::ModelSource& source) {
+  if (source.folder.empty()) {
+    return fmt::format("The weights of {} are random, as nobody has trained them: so is the text",
+                       source.name);
+  }
+  return source.head_note;
+}
+
 // What came out, beside the numbers.
 struct Output {
   std::vector<std::int32_t> ids;  // without the one that ended the text
@@ -82,7 +91,8 @@ struct Output {
 
 std::string describe(const GenerateOptions& options, const GenerateSummary& summary,
                      const engine::GenerationSettings& settings,
-                     const std::vector<std::int32_t>& prompt, const Output& output) {
+                     const std::vector<std::int32_t>& prompt, const Output& output,
+                     bool random_weights) {
   const Json json{{"model", options.model},
                   {"prompt", options.prompt},
                   {"prompt_ids", prompt},
@@ -94,6 +104,7 @@ std::string describe(const GenerateOptions& options, const GenerateSummary& summ
                   {"top_p", settings.sampling.top_p},
                   {"seed", settings.sampling.seed},
                   {"stop_ids", settings.stops},
+                  {"random_weights", random_weights},
                   {"prompt_seconds", summary.prompt_seconds},
                   {"tokens_per_second", summary.tokens_per_second},
                   {"device_limit", summary.device_limit},
@@ -128,6 +139,7 @@ GenerateSummary generate(const GenerateOptions& options,
 
   GenerateSummary summary{.prompt_tokens = static_cast<std::int64_t>(prompt.size()),
                           .settings = settings.explanation,
+                          .warning = warning_of(source),
                           .device_limit = limits.device,
                           .json = {}};
   auto start = std::chrono::steady_clock::now();
@@ -163,7 +175,7 @@ GenerateSummary generate(const GenerateOptions& options,
   const double seconds = seconds_since(start);
   summary.tokens_per_second = seconds > 0 ? static_cast<double>(summary.tokens) / seconds : 0;
   summary.device_peak = generator.measured_peak();
-  summary.json = describe(options, summary, settings, prompt, output);
+  summary.json = describe(options, summary, settings, prompt, output, source.folder.empty());
   return summary;
 }
 

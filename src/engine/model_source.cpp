@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <unordered_map>
 #include <vector>
 
@@ -93,6 +94,73 @@ std::vector<Place> find_tensors(const checkpoint::WeightFiles& weights,
   return places;
 }
 
+bool equal_values(const Place& a, const Place& b) {
+  if (a.tensor->shape != b.tensor->shape) return false;
+  if (!checkpoint::widens_to_float(a.tensor->type) || !checkpoint::widens_to_float(b.tensor->type))
+    return false;
+  std::int64_t count = 1;
+  for (const std::int64_t size : a.tensor->shape) count *= size;
+  std::vector<std::byte> stored;
+  std::vector<float> values[2];
+  for (std::int64_t first = 0; first < count; first += ParameterStore::kPiece) {
+    const std::int64_t n = std::min(ParameterStore::kPiece, count - first);
+    for (const int side : {0, 1}) {
+      const Place& place = side == 0 ? a : b;
+      const Bytes element = size_of(place.tensor->type);
+      stored.resize(static_cast<std::size_t>(n * element));
+      values[side].resize(static_cast<std::size_t>(n));
+      place.file->read(*place.tensor, first * element, stored);
+      checkpoint::widen(place.tensor->type, stored, values[side]);
+    }
+    if (std::memcmp(values[0].data(), values[1].data(), 4 * values[0].size()) != 0) return false;
+  }
+  return true;
+}
+
+// Whether the files of a tied model hold a head that is not its embedding. Weights that are missing
+// or damaged hold none: loading them says what is wrong.
+bool stores_own_head(io::FileSystem& files, const std::filesystem::path& folder,
+                     model::Config config) {
+  if (!config.tied) return false;
+  config.tied = false;
+  const model::Parameters parameters = model::parameters_of(config);
+  const auto block = [&](const model::ParameterBlock& block) {
+    return parameters.all[static_cast<std::size_t>(block.parameters.front())].name;
+  };
+  const std::string embedding_name = block(parameters.blocks.front());
+  const std::string head_name = block(parameters.blocks.back());
+  try {
+    const checkpoint::WeightFiles weights(files, folder);
+    Place embedding;
+    Place head;
+    for (const checkpoint::SafetensorsReader& file : weights.files()) {
+      for (const checkpoint::StoredTensor& tensor : file.tensors()) {
+        const std::string name = model::canonical_name(config, tensor.name);
+        if (name == embedding_name) embedding = {&file, &tensor};
+        if (name == head_name) head = {&file, &tensor};
+      }
+    }
+    return embedding.tensor != nullptr && head.tensor != nullptr && !equal_values(embedding, head);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Ebb computes no dropout; where a configuration asks for some, its user should know.
+std::string dropout_note(const ModelSource& source) {
+  std::vector<std::string> found;
+  for (const char* key :
+       {"attention_dropout", "hidden_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop"}) {
+    const auto value = source.stored_config.find(key);
+    if (value != source.stored_config.end() && value->is_number() && value->get<double>() > 0) {
+      found.push_back(fmt::format("{} {}", key, value->dump()));
+    }
+  }
+  if (found.empty()) return {};
+  return fmt::format("{} asks for dropout ({}): Ebb trains without", source.name,
+                     fmt::join(found, ", "));
+}
+
 }  // namespace
 
 Json read_json(io::FileSystem& files, const std::filesystem::path& path) {
@@ -107,7 +175,7 @@ std::filesystem::path find_model_folder(io::FileSystem& files, const std::string
                     model));
   }
   const std::filesystem::path folder = model;
-  if (files.exists(folder / "config.json")) return folder;
+  if (files.exists(folder / kConfigName)) return folder;
   const auto latest = checkpoint::latest_checkpoint(files, folder);
   if (!latest) {
     throw ConfigError(fmt::format(
@@ -126,16 +194,28 @@ ModelSource find_model(io::FileSystem& files, const std::string& model) {
             .stored_config = {}};
   }
   const std::filesystem::path folder = find_model_folder(files, model);
-  const std::filesystem::path path = folder / "config.json";
+  const std::filesystem::path path = folder / kConfigName;
   Json json = read_json(files, path);
   const model::Config config = model::parse_config(json, path.string());
-  return {.name = model, .config = config, .folder = folder, .stored_config = std::move(json)};
+  ModelSource source{
+      .name = model, .config = config, .folder = folder, .stored_config = std::move(json)};
+  if (stores_own_head(files, folder, config)) {
+    source.config.tied = false;
+    source.stored_config["tie_word_embeddings"] = false;
+    source.head_note = fmt::format(
+        "{} ties the head to the embedding, but the weights hold a head that differs from it: both "
+        "are used, and saved with tie_word_embeddings false",
+        path.string());
+  }
+  source.dropout_note = dropout_note(source);
+  return source;
 }
 
 void verify_model(io::FileSystem& files, const ModelSource& source) {
   if (source.folder.empty() || !files.exists(source.folder / checkpoint::kManifestName)) return;
   checkpoint::verify(files, source.folder,
-                     {.skip = {kStateName, kTrainingName},
+                     {.required = {kModelFiles.begin(), kModelFiles.end()},
+                      .skip = {kStateName, kTrainingName},
                       .advice = fmt::format("Use a copy or another checkpoint; --no-verify takes "
                                             "'{}' as it is.",
                                             source.folder.string())});

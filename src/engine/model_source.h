@@ -6,6 +6,8 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/json.h"
@@ -16,11 +18,16 @@
 
 namespace ebb::engine {
 
+inline constexpr std::string_view kConfigName = "config.json";
+
 struct ModelSource {
   std::string name;  // as the user gave it
   model::Config config;
   std::filesystem::path folder;  // empty for a preset
   Json stored_config;            // all of config.json; null for a preset
+  // For people, where config.json says what does not hold; else empty.
+  std::string head_note = {};
+  std::string dropout_note = {};
 };
 
 // Small JSON files of a model's folder: bounded in size and depth. Throws FormatError or IoError
@@ -30,7 +37,9 @@ Json read_json(io::FileSystem& files, const std::filesystem::path& path);
 // The folder with config.json that `model` stands for. Throws ConfigError that says what to give.
 std::filesystem::path find_model_folder(io::FileSystem& files, const std::string& model);
 
-// Throws ConfigError, IoError or FormatError that says what is wrong with `model`.
+// Throws ConfigError, IoError or FormatError that says what is wrong with `model`. Where
+// config.json ties the head to the embedding but the files hold another one, the model is untied,
+// in stored_config too, as transformers (5) has it.
 ModelSource find_model(io::FileSystem& files, const std::string& model);
 
 // Where the folder is a checkpoint: compares all files but the training state with the manifest's

@@ -64,7 +64,8 @@ void Saving::check_space() {
     note_("Nothing will be saved, as was asked for: what is trained is gone when the run ends");
     return;
   }
-  // What a crash left takes room that the next save may need.
+  // What a crash left takes room that the next save may need, what is somebody's own its name.
+  checkpoint::check_names_free(files_, root_, saved_step_);
   checkpoint::keep_last(files_, root_, settings_.keep);
   const Bytes available = files_.available(root_);
   if (available < bytes_) {
@@ -148,6 +149,12 @@ std::string Saving::keep_weights(const TrainingState& state) {
   }
 }
 
+// Beside them there may be what is not Ebb's.
+void Saving::remove_weights(const std::filesystem::path& folder) {
+  files_.remove_all(folder);
+  if (files_.list(weights_root()).empty()) files_.remove_all(weights_root());
+}
+
 void Saving::save_finally(const TrainingState& state) {
   if (!wanted() || state.step == saved_step_) return;
   const Clock::time_point start = Clock::now();
@@ -156,7 +163,7 @@ void Saving::save_finally(const TrainingState& state) {
     std::string why;
     try {
       publish(state);
-      if (kept) files_.remove_all(weights_root());
+      if (kept && !kept->empty()) remove_weights(*kept);
       return;
     } catch (const IoError& error) {
       why = error.what();

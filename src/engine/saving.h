@@ -40,8 +40,9 @@ class Saving {
 
   bool wanted() const { return settings_.every.kind != SaveEvery::Kind::never; }
 
-  // Before the first step. Throws IoError where the disk has no room for one checkpoint; tells
-  // where it has room for fewer than --keep makes.
+  // Before the first step. Throws IoError where the disk has no room for one checkpoint, or a
+  // folder that is not Ebb's is in the way of one; tells where it has room for fewer than --keep
+  // makes.
   void check_space();
 
   // Whether a save is to be made now, after this step.
@@ -65,6 +66,7 @@ class Saving {
   void make_room();
   // Where the weights went; empty where that failed, too.
   std::string keep_weights(const TrainingState& state);
+  void remove_weights(const std::filesystem::path& folder);
 
   io::FileSystem& files_;
   std::filesystem::path root_;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/machine.h"
 #include "ebb/error.h"
 #include "engine/training_data.h"
 
@@ -20,7 +21,6 @@ constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;  // of a micro-batch
 constexpr std::int64_t kMostMicroBatches = 1 << 16;
 constexpr std::int64_t kMostTracedSteps = 1000;
-constexpr int kMostThreads = 4096;
 
 void require_positive(std::int64_t value, std::string_view flag, std::int64_t most = kMostSteps) {
   require(value >= 1 && value <= most, flag, std::to_string(value),

@@ -139,6 +139,9 @@ class Session {
   }
 
   TrainSummary run() {
+    for (const std::string& note : {source_.head_note, source_.dropout_note}) {
+      if (!note.empty()) observer_.note(note);
+    }
     observer_.note(load_profile(files_, runtime_, options_.profile));
     figures_.start = {};
     const auto& start = folder_.start();
@@ -255,7 +258,7 @@ class Session {
   }
 
   void restore_state(const std::filesystem::path& folder) {
-    checkpoint::verify(files_, folder);
+    verify_checkpoint(files_, folder);
     state_ = read_training_state(files_, folder);
     use_stored_products(runtime_, settings_, state_.numerics_key.value("machine", Json()));
     key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());

@@ -1,5 +1,10 @@
 #include "ebb/hybrid_optimizer.h"
 
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
 #include "hybrid/optimizer.h"
 #include "io/posix_file_system.h"
 
@@ -10,48 +15,65 @@ class HybridOptimizer::Body {
   Body(const Settings& settings, const std::vector<Parameter>& parameters, void* stream)
       : optimizer(settings, parameters, stream) {}
 
+  // A child of fork() has the memory of its parent's threads but not the threads: work that is
+  // queued there never ends, and nor does waiting for it or for them.
+  bool is_forked() const { return ::getpid() != process; }
+
+  const pid_t process = ::getpid();
   io::PosixFileSystem files;
   hybrid::Optimizer optimizer;
 };
 
 HybridOptimizer::HybridOptimizer(const Settings& settings, std::vector<Parameter> parameters,
                                  void* stream)
-    : body_(std::make_unique<Body>(settings, parameters, stream)) {}
+    : body_(new Body(settings, parameters, stream)) {}
 HybridOptimizer::~HybridOptimizer() = default;
+void HybridOptimizer::EndBody::operator()(Body* body) const {
+  if (!body->is_forked()) delete body;
+}
+HybridOptimizer::Body& HybridOptimizer::body() const {
+  if (body_->is_forked()) {
+    throw DeviceError(fmt::format(
+        "this optimizer is that of process {}, found process {}, a child of fork(), which has none "
+        "of its threads: make one in the child, or start the child with exec (spawn)",
+        body_->process, ::getpid()));
+  }
+  return *body_;
+}
 HybridOptimizer::HybridOptimizer(HybridOptimizer&&) noexcept = default;
 HybridOptimizer& HybridOptimizer::operator=(HybridOptimizer&&) noexcept = default;
 
-std::int64_t HybridOptimizer::parameters() const { return body_->optimizer.parameters(); }
-std::int64_t HybridOptimizer::steps() const { return body_->optimizer.steps(); }
+std::int64_t HybridOptimizer::parameters() const { return body().optimizer.parameters(); }
+std::int64_t HybridOptimizer::steps() const { return body().optimizer.steps(); }
 HybridOptimizer::Placement HybridOptimizer::placement() const {
-  return body_->optimizer.placement();
+  return body().optimizer.placement();
 }
-HybridOptimizer::Traffic HybridOptimizer::traffic() const { return body_->optimizer.traffic(); }
+HybridOptimizer::Traffic HybridOptimizer::traffic() const { return body().optimizer.traffic(); }
 
 void HybridOptimizer::set_gradient(std::int64_t parameter, const void* gradient) {
-  body_->optimizer.set_gradient(parameter, gradient);
+  body().optimizer.set_gradient(parameter, gradient);
 }
 void HybridOptimizer::gradient_ready(std::int64_t parameter, void* stream) {
-  body_->optimizer.gradient_ready(parameter, stream);
+  body().optimizer.gradient_ready(parameter, stream);
 }
 HybridOptimizer::StepReport HybridOptimizer::step(double learning_rate, double clip, void* stream) {
-  return body_->optimizer.step(learning_rate, clip, stream);
+  return body().optimizer.step(learning_rate, clip, stream);
 }
 void HybridOptimizer::wait_for_weight(std::int64_t parameter, void* stream) {
-  body_->optimizer.wait_for_weight(parameter, stream);
+  body().optimizer.wait_for_weight(parameter, stream);
 }
-void HybridOptimizer::wait() { body_->optimizer.wait(); }
-void HybridOptimizer::weights_changed(void* stream) { body_->optimizer.weights_changed(stream); }
+void HybridOptimizer::wait() { body().optimizer.wait(); }
+void HybridOptimizer::weights_changed(void* stream) { body().optimizer.weights_changed(stream); }
 
-void HybridOptimizer::save(const std::string& path) { body_->optimizer.save(body_->files, path); }
+void HybridOptimizer::save(const std::string& path) { body().optimizer.save(body().files, path); }
 void HybridOptimizer::load(const std::string& path, void* stream) {
-  body_->optimizer.load(body_->files, path, stream);
+  body().optimizer.load(body().files, path, stream);
 }
 
 void HybridOptimizer::read_master(std::int64_t parameter, std::span<float> to) {
-  body_->optimizer.read_master(parameter, to);
+  body().optimizer.read_master(parameter, to);
 }
-std::string HybridOptimizer::weights_digest() { return body_->optimizer.store().weights_digest(); }
-std::string HybridOptimizer::moments_digest() { return body_->optimizer.store().moments_digest(); }
+std::string HybridOptimizer::weights_digest() { return body().optimizer.store().weights_digest(); }
+std::string HybridOptimizer::moments_digest() { return body().optimizer.store().moments_digest(); }
 
 }  // namespace ebb

@@ -199,6 +199,7 @@ void Optimizer::set_gradient(std::int64_t parameter, const void* gradient) {
         in_quotes(of.name)));
   }
   check_apart(parameters_, of, gradient);
+  in_use_.check_apart(of, gradient);
   of.gradient = static_cast<const std::byte*>(gradient);
 }
 
@@ -210,6 +211,7 @@ void Optimizer::wait_for_weight(std::int64_t parameter, void* stream) {
     }
   });
   turn.is_awaited = true;
+  if (!turn.is_ready) in_use_.remove(parameters_[static_cast<std::size_t>(parameter)]);
 }
 
 void Optimizer::wait() {
@@ -219,7 +221,10 @@ void Optimizer::wait() {
       lane->synchronize();
     }
   });
-  for (Turn& turn : turns_) turn.is_awaited = true;
+  for (std::size_t p = 0; p < turns_.size(); ++p) {
+    turns_[p].is_awaited = true;
+    if (!turns_[p].is_ready) in_use_.remove(parameters_[p]);
+  }
 }
 
 void Optimizer::weights_changed(void* stream) {

@@ -28,6 +28,7 @@
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "hybrid/chunks.h"
+#include "hybrid/gradients_in_use.h"
 #include "hybrid/memory.h"
 #include "hybrid/settings.h"
 #include "hybrid/state_file.h"
@@ -138,6 +139,7 @@ class Optimizer {
   std::map<void*, std::unique_ptr<device::ForeignStream>> foreign_;
   bool fetching_ = false;  // the window's first states are on their way in, or there
   std::int64_t ready_ = 0;
+  GradientsInUse in_use_;
   std::uint64_t slow_lanes_seed_;
   std::uint64_t queued_ = 0;
   std::atomic<Bytes> up_bytes_{0};

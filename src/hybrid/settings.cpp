@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/in_quotes.h"
+#include "base/machine.h"
 #include "base/rng.h"
 #include "ebb/error.h"
 #include "kernels/optimizer_ops.h"
@@ -138,7 +139,8 @@ Choices parse_settings(const Settings& s, std::int64_t parameters) {
   require(s.window >= 0, "window", s.window, "bytes, or 0 for four chunks' worth");
   require(s.device_memory.value_or(0) >= 0, "device_memory", s.device_memory.value_or(0), "bytes");
   require(s.host_memory.value_or(0) >= 0, "host_memory", s.host_memory.value_or(0), "bytes");
-  require(s.threads >= 0, "threads", s.threads, "a number, or 0 for all that may be used");
+  require(s.threads >= 0 && s.threads <= kMostThreads, "threads", s.threads,
+          fmt::format("0 (all that may be used) to {}", kMostThreads));
   return choices;
 }
 

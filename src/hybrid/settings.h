@@ -43,8 +43,8 @@ struct Parameter {
   Bytes gradient_bytes() const { return count * size_of(gradient_type); }
 };
 
-// Throws ConfigError where a gradient's new place is that of a weight. Other gradients may be about
-// to move, too.
+// Throws ConfigError where a gradient's new place is that of a weight. Other gradients, which may
+// be about to move, too, are GradientsInUse's.
 void check_apart(const std::vector<Parameter>& all, const Parameter& of, const void* gradient);
 
 std::int64_t total_count(const std::vector<Parameter>& parameters);

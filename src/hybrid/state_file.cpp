@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/digest.h"
 #include "base/in_quotes.h"
@@ -21,7 +22,8 @@ using checkpoint::StoredType;
 using kernels::StateFormat;
 
 constexpr std::string_view kKind = "ebb optimizer state";
-constexpr std::string_view kVersion = "1";
+constexpr std::string_view kVersion = "2";
+constexpr std::string_view kVersionWithoutNames = "1";
 constexpr std::string_view kDigestName = "digest";
 constexpr Bytes kDigestBytes = 32;
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
@@ -82,11 +84,22 @@ Digest digest_of(const StateInfo& info) {
   return digest;
 }
 
+// What a header says of a plane, for the digest. Planes follow each other without gaps, so their
+// order says where they are.
+void add_plane(Digest& digest, const std::string& name, StoredType type,
+               const std::vector<std::int64_t>& shape) {
+  const std::string text = fmt::format("{} {} {} [{}]", name.size(), name,
+                                       checkpoint::name_of(type), fmt::join(shape, ", "));
+  digest.add(std::as_bytes(std::span(text)));
+}
+
 void write_planes(checkpoint::SafetensorsWriter& file, StateStore& store, const StateInfo& info) {
   Digest digest = digest_of(info);
   for (int p = 0; p < static_cast<int>(store.parameters().size()); ++p) {
     const optim::StateKind kind = store.kind_of(p);
     for (const Plane plane : all_planes(kind)) {
+      const auto spec = spec_of(store.parameters()[at(p)], plane, kind);
+      add_plane(digest, spec.name, spec.type, spec.shape);
       for_pieces(store.parameters()[at(p)].count, [&](std::int64_t first, std::int64_t n) {
         const auto piece = store.staging().first(at(plane_bytes(plane, kind, n)));
         store.read(plane, p, first, n, piece.data());
@@ -175,9 +188,11 @@ void save_state(io::FileSystem& files, const std::filesystem::path& path, StateS
 StateFile::StateFile(io::FileSystem& files, const std::filesystem::path& path,
                      const StateStore& store, const optim::Rule& rule)
     : file_(files, path) {
-  if (metadata_of(file_, "kind") != kKind || metadata_of(file_, "version") != kVersion) {
-    refuse(path, fmt::format("expected \"{}\" of version {}, found {} of version {}", kKind,
-                             kVersion, in_quotes(metadata_of(file_, "kind")),
+  const std::string& version = metadata_of(file_, "version");
+  if (metadata_of(file_, "kind") != kKind ||
+      (version != kVersion && version != kVersionWithoutNames)) {
+    refuse(path, fmt::format("expected \"{}\" of version {} or {}, found {} of version {}", kKind,
+                             kVersionWithoutNames, kVersion, in_quotes(metadata_of(file_, "kind")),
                              in_quotes(metadata_of(file_, "version"))));
   }
   if (metadata_of(file_, "rule") != optim::name_of(rule)) {
@@ -230,8 +245,10 @@ void StateFile::check_tensors(const StateStore& store) const {
 
 void StateFile::check_digest(std::span<std::byte> staging) const {
   Digest digest = digest_of(info_);
+  const bool with_names = metadata_of(file_, "version") != kVersionWithoutNames;
   for (const checkpoint::StoredTensor& tensor : file_.tensors()) {
     if (&tensor == &file_.tensors().back()) break;
+    if (with_names) add_plane(digest, tensor.name, tensor.type, tensor.shape);
     for (Bytes offset = 0; offset < tensor.bytes;) {
       const auto piece =
           staging.first(std::min(staging.size(), static_cast<std::size_t>(tensor.bytes - offset)));

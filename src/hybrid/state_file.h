@@ -2,9 +2,11 @@
 // state lay or how it was cut:
 //
 //   NAME.weight, NAME.low, NAME.first, NAME.second, NAME.scales   the planes of each parameter
-//   digest                                                        of all planes and the metadata
+//   digest                                                        of all planes, their names, types
+//                                                                 and order, and the metadata
 //
-// and as metadata the rule, the format, the seed and the step.
+// and as metadata the rule, the format, the seed, the step and the version. Files of version 1,
+// whose digest does not know the names, are read too.
 #pragma once
 
 #include <cstdint>

@@ -26,6 +26,9 @@ void Optimizer::gradient_ready(std::int64_t parameter, void* stream) {
         "call wait_for_weight() before the pass that reads it",
         in_quotes(of.name), info_.step));
   }
+  // One that moved onto another's old place is told only now, when that other has moved, or has
+  // not.
+  in_use_.check_apart(of, of.gradient);
   check_failure();
   // Known to the device while copies of it are queued; the memory may be another's next time.
   const auto known =
@@ -42,6 +45,7 @@ void Optimizer::gradient_ready(std::int64_t parameter, void* stream) {
   });
   turn.is_ready = true;
   ++ready_;
+  in_use_.add(of);
 }
 
 void Optimizer::send_gradients(std::int64_t parameter) {
@@ -124,6 +128,7 @@ HybridOptimizer::StepReport Optimizer::step(double learning_rate, double clip, v
   } else {
     // No update will follow the copies down, so nothing else tells when they have ended.
     issue([&] { gradients_->synchronize(); });
+    in_use_.clear();
   }
   ready_ = 0;
   for (Turn& turn : turns_) {

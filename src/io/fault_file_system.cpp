@@ -1,13 +1,14 @@
 #include "io/fault_file_system.h"
 
-#include <algorithm>
 #include <mutex>
-#include <set>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "io/durable_image.h"
 #include "io/failure.h"
 
 namespace ebb::io {
@@ -41,6 +42,10 @@ struct Outcome {
 
 class FaultFileSystem::State {
  public:
+  State(FileSystem& wrapped, const fs::path& watched) {
+    if (!watched.empty()) image_.emplace(wrapped, watched);
+  }
+
   void add(const Order& order) {
     std::lock_guard lock(mutex_);
     orders_.push_back(order);
@@ -76,35 +81,21 @@ class FaultFileSystem::State {
     if (outcome.code != 0) throw_failure(attempt, path, outcome.code);
   }
 
-  void mark_unsynced(const fs::path& path) {
+  // Calls tell(image), if a folder is watched.
+  template <class Tell>
+  auto watch(Tell tell) {
     std::lock_guard lock(mutex_);
-    unsynced_.insert(path);
-  }
-
-  void mark_synced(const fs::path& path) {
-    std::lock_guard lock(mutex_);
-    unsynced_.erase(path);
-  }
-
-  void move_names(const fs::path& from, const fs::path& to) {
-    std::lock_guard lock(mutex_);
-    std::set<fs::path> moved;
-    for (const fs::path& path : unsynced_) {
-      const auto [rest, tail] = std::mismatch(from.begin(), from.end(), path.begin(), path.end());
-      if (rest != from.end()) {
-        moved.insert(path);
-        continue;
-      }
-      fs::path target = to;
-      for (auto part = tail; part != path.end(); ++part) target /= *part;
-      moved.insert(target);
+    using Result = decltype(tell(*image_));
+    if constexpr (std::is_void_v<Result>) {
+      if (image_) tell(*image_);
+    } else {
+      return image_ ? tell(*image_) : Result{DurableImage::kNone};
     }
-    unsynced_ = std::move(moved);
   }
 
-  std::set<fs::path> take_unsynced() {
+  std::optional<DurableImage> image() const {
     std::lock_guard lock(mutex_);
-    return std::exchange(unsynced_, {});
+    return image_;
   }
 
   Counts counts() const {
@@ -123,13 +114,16 @@ class FaultFileSystem::State {
   std::vector<Order> orders_;
   std::int64_t crash_at_ = 0;
   bool crashed_ = false;
-  std::set<fs::path> unsynced_;
+  std::optional<DurableImage> image_;
 };
 
 class FaultFileSystem::FaultFile final : public File {
  public:
-  FaultFile(std::unique_ptr<File> wrapped, std::shared_ptr<State> state)
-      : File(wrapped->path()), wrapped_(std::move(wrapped)), state_(std::move(state)) {}
+  FaultFile(std::unique_ptr<File> wrapped, std::shared_ptr<State> state, DurableImage::Node node)
+      : File(wrapped->path()),
+        wrapped_(std::move(wrapped)),
+        state_(std::move(state)),
+        node_(node) {}
 
   void read(Bytes offset, std::span<std::byte> to) override { wrapped_->read(offset, to); }
 
@@ -137,7 +131,7 @@ class FaultFileSystem::FaultFile final : public File {
     const Outcome outcome = state_->count(Operation::write, "write", path());
     const std::size_t put = outcome.code == 0 ? from.size() : outcome.half ? from.size() / 2 : 0;
     if (put > 0) {
-      state_->mark_unsynced(path());
+      state_->watch([&](DurableImage& image) { image.written(node_); });
       wrapped_->write(offset, from.first(put));
     }
     if (outcome.code != 0) {
@@ -148,8 +142,12 @@ class FaultFileSystem::FaultFile final : public File {
 
   void sync() override {
     state_->count_or_throw(Operation::sync, "sync", path());
-    wrapped_->sync();
-    state_->mark_synced(path());
+    if (node_ == DurableImage::kNone) return wrapped_->sync();
+    state_->watch([&](DurableImage& image) {
+      std::string content(static_cast<std::size_t>(wrapped_->size()), '\0');
+      wrapped_->read(0, std::as_writable_bytes(std::span(content)));
+      image.synced(node_, std::move(content));
+    });
   }
 
   Bytes size() const override { return wrapped_->size(); }
@@ -157,10 +155,11 @@ class FaultFileSystem::FaultFile final : public File {
  private:
   std::unique_ptr<File> wrapped_;
   std::shared_ptr<State> state_;
+  DurableImage::Node node_;  // its name may change
 };
 
-FaultFileSystem::FaultFileSystem(FileSystem& wrapped)
-    : wrapped_(wrapped), state_(std::make_shared<State>()) {}
+FaultFileSystem::FaultFileSystem(FileSystem& wrapped, const fs::path& watched)
+    : wrapped_(wrapped), state_(std::make_shared<State>(wrapped, watched)) {}
 FaultFileSystem::~FaultFileSystem() = default;
 
 void FaultFileSystem::fail_write(std::int64_t nth, int code) {
@@ -177,9 +176,22 @@ void FaultFileSystem::fail_rename(std::int64_t nth, int code) {
 }
 void FaultFileSystem::crash_at(std::int64_t nth) { state_->crash_at(nth); }
 
-void FaultFileSystem::lose_unsynced() {
-  for (const fs::path& path : state_->take_unsynced()) {
-    if (wrapped_.exists(path)) wrapped_.create(path);
+void FaultFileSystem::after_each_loss(FunctionRef<void(const std::string& what)> look,
+                                      bool one_by_one) {
+  const std::optional<DurableImage> image = state_->image();
+  if (!image) throw ConfigError("no folder is watched: say which when the file system is made");
+  const std::vector<std::string> changes = image->pending();
+  image->restore(wrapped_, [](std::size_t) { return false; });
+  look("lost: no name");
+  if (changes.empty()) return;
+  image->restore(wrapped_, [](std::size_t) { return true; });
+  look("lost: all changes of names");
+  if (changes.size() == 1 || !one_by_one) return;
+  for (std::size_t one = 0; one < changes.size(); ++one) {
+    image->restore(wrapped_, [&](std::size_t index) { return index == one; });
+    look("lost: " + changes[one]);
+    image->restore(wrapped_, [&](std::size_t index) { return index != one; });
+    look("lost: all changes of names but " + changes[one]);
   }
 }
 
@@ -187,14 +199,16 @@ FaultFileSystem::Counts FaultFileSystem::counts() const { return state_->counts(
 bool FaultFileSystem::crashed() const { return state_->crashed(); }
 
 std::unique_ptr<File> FaultFileSystem::open(const fs::path& path) {
-  return std::make_unique<FaultFile>(wrapped_.open(path), state_);
+  std::unique_ptr<File> file = wrapped_.open(path);
+  const auto node = state_->watch([&](const DurableImage& image) { return image.find(path); });
+  return std::make_unique<FaultFile>(std::move(file), state_, node);
 }
 
 std::unique_ptr<File> FaultFileSystem::create(const fs::path& path) {
   state_->count_or_throw(Operation::other, "create", path);
   std::unique_ptr<File> file = wrapped_.create(path);
-  state_->mark_unsynced(path);
-  return std::make_unique<FaultFile>(std::move(file), state_);
+  const auto node = state_->watch([&](DurableImage& image) { return image.file_created(path); });
+  return std::make_unique<FaultFile>(std::move(file), state_, node);
 }
 
 bool FaultFileSystem::exists(const fs::path& path) { return wrapped_.exists(path); }
@@ -204,17 +218,18 @@ std::vector<fs::path> FaultFileSystem::list(const fs::path& directory) {
   return wrapped_.list(directory);
 }
 
-void FaultFileSystem::make_directories(const fs::path& directory) {
+void FaultFileSystem::make_directory(const fs::path& directory) {
   if (wrapped_.is_directory(directory)) return;
   state_->count_or_throw(Operation::other, "make the folder", directory);
-  wrapped_.make_directories(directory);
+  wrapped_.make_directory(directory);
+  state_->watch([&](DurableImage& image) { image.folder_made(directory); });
 }
 
 void FaultFileSystem::rename(const fs::path& from, const fs::path& to) {
   state_->count_or_throw(Operation::rename, fmt::format("rename to '{}'", to.filename().string()),
                          from);
   wrapped_.rename(from, to);
-  state_->move_names(from, to);
+  state_->watch([&](DurableImage& image) { image.renamed(from, to); });
 }
 
 void FaultFileSystem::remove_all(const fs::path& path) {
@@ -226,14 +241,16 @@ void FaultFileSystem::remove_all(const fs::path& path) {
   }
   state_->count_or_throw(Operation::other, "remove", path);
   wrapped_.remove_all(path);
-  state_->mark_synced(path);
+  state_->watch([&](DurableImage& image) { image.removed(path); });
 }
 
 Bytes FaultFileSystem::available(const fs::path& path) { return wrapped_.available(path); }
 
 void FaultFileSystem::sync_directory(const fs::path& directory) {
   state_->count_or_throw(Operation::sync, "sync", directory);
-  wrapped_.sync_directory(directory);
+  const auto node = state_->watch([&](const DurableImage& image) { return image.find(directory); });
+  if (node == DurableImage::kNone) return wrapped_.sync_directory(directory);
+  state_->watch([&](DurableImage& image) { image.folder_synced(directory); });
 }
 
 }  // namespace ebb::io

@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include "base/function_ref.h"
 #include "io/file_system.h"
 
 namespace ebb::io {
@@ -23,7 +25,9 @@ class FaultFileSystem final : public FileSystem {
     std::int64_t renames = 0;
   };
 
-  explicit FaultFileSystem(FileSystem& wrapped);
+  // `watched` is a small folder whose state after a loss of power is wanted; none for none. Only
+  // this file system may change it up to the loss. Syncs in it are noted, not made: they are slow.
+  explicit FaultFileSystem(FileSystem& wrapped, const std::filesystem::path& watched = {});
   ~FaultFileSystem() override;
 
   // The nth write (sync, rename) throws IoError for the errno value `code` and does nothing.
@@ -38,9 +42,11 @@ class FaultFileSystem final : public FileSystem {
   // happen, and this and every later mutating operation throws IoError.
   void crash_at(std::int64_t nth);
 
-  // What a loss of power may do: files written here and not synced since become empty. The names
-  // in folders stay as they are.
-  void lose_unsynced();
+  // Calls look(what was lost) after each of these losses of power, with the watched folder as it
+  // would be then: files not synced since they were written are empty in all of them, and of the
+  // changes of names that were not synced (DurableImage) none is lost, all are and, `one_by_one`,
+  // each one alone and all but each one. `look` may change the folder.
+  void after_each_loss(FunctionRef<void(const std::string& what)> look, bool one_by_one = true);
 
   Counts counts() const;
   bool crashed() const;
@@ -50,7 +56,7 @@ class FaultFileSystem final : public FileSystem {
   bool exists(const std::filesystem::path& path) override;
   bool is_directory(const std::filesystem::path& path) override;
   std::vector<std::filesystem::path> list(const std::filesystem::path& directory) override;
-  void make_directories(const std::filesystem::path& directory) override;
+  void make_directory(const std::filesystem::path& directory) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void remove_all(const std::filesystem::path& path) override;
   Bytes available(const std::filesystem::path& path) override;

@@ -31,8 +31,12 @@ class FileSystem {
   // The entries of a folder as `directory / name`, sorted by name.
   virtual std::vector<std::filesystem::path> list(const std::filesystem::path& directory) = 0;
 
+  // One folder, whose parent exists; one that is there already is as good. Durable after
+  // sync_directory of the parent.
+  virtual void make_directory(const std::filesystem::path& directory) = 0;
+
   // Makes the folder and its missing parents; the new entries are durable on return.
-  virtual void make_directories(const std::filesystem::path& directory) = 0;
+  void make_directories(const std::filesystem::path& directory);
 
   // Atomic within one disk: others see the old name or the new one. Replaces a file at `to`; a
   // folder at `to` is replaced only if it is empty. Durable after sync_directory of the parents.

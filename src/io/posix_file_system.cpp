@@ -164,17 +164,11 @@ std::vector<fs::path> PosixFileSystem::list(const fs::path& directory) {
   return entries;
 }
 
-void PosixFileSystem::make_directories(const fs::path& directory) {
-  if (is_directory(directory)) return;
-  if (directory.empty()) throw_failure("make the folder", directory, ENOENT);
-  if (!directory.has_filename()) return make_directories(directory.parent_path());
-  const fs::path parent = parent_of(directory);
-  make_directories(parent);
+void PosixFileSystem::make_directory(const fs::path& directory) {
   // Another process may make it at the same time, which is as good.
   if (::mkdir(directory.c_str(), 0777) != 0 && (errno != EEXIST || !is_directory(directory))) {
     throw_failure("make the folder", directory, errno);
   }
-  sync_directory(parent);
 }
 
 void PosixFileSystem::rename(const fs::path& from, const fs::path& to) {

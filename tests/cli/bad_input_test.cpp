@@ -97,10 +97,20 @@ TEST_F(BadInput, Numbers) {
                            "--learning-rate", "--weight-decay", "--beta1", "--final-share"}) {
     expect_flag_refused({flag, "-1"}, {fmt::format("{} -1", flag), "expected"});
   }
-  expect_flag_refused({"--seed", "-1"}, {"--seed: -1", "0 or more"});
+  for (const char* value : {"-1", "18446744073709551616", "010", "0x10", "+1", "1.5", "1e3", ""}) {
+    expect_flag_refused({"--seed", value}, {fmt::format("--seed: {}: expected", value),
+                                            "a whole number from 0 to 18446744073709551615"});
+  }
+  for (const char* flag : {"--steps", "--micro-batch", "--threads", "--eval-batches", "--warmup"}) {
+    for (const char* value : {"99999999999999999999", "-99999999999999999999", "010", "0x10",
+                              "1e30", "5x", "nan", "1'000"}) {
+      expect_flag_refused({flag, value}, {fmt::format("{}: {}: expected", flag, value),
+                                          "a whole number up to 9223372036854775807"});
+    }
+  }
+  expect_flag_refused({"--threads", "5000000000"}, {"--threads", "5000000000"});
   expect_flag_refused({"--learning-rate", "nan"}, {"--learning-rate nan", "a finite number"});
   expect_flag_refused({"--steps", "many"}, {"--steps", "many"});
-  expect_flag_refused({"--steps", "99999999999999999999"}, {"--steps", "a whole number from 1 to"});
   expect_flag_refused({"--micro-batch", "1000000000000000"},
                       {"--micro-batch 1000000000000000", "a whole number from 1 to"});
   expect_flag_refused({"--accumulate", "1000000000000"}, {"--accumulate", "from 1 to 65536"});
@@ -389,7 +399,8 @@ TEST_F(BadModel, Sampling) {
   expect_refused(with({"--top-k", "-1"}), {"--top-k -1", "or more"});
   expect_refused(with({"--max-tokens", "0"}), {"--max-tokens 0", "at least 1"});
   expect_refused(with({"--threads", "-1"}), {"--threads -1", "0 (all that may be used) to"});
-  expect_refused(with({"--seed", "-1"}), {"--seed: -1", "0 or more"});
+  expect_refused(with({"--seed", "-1"}), {"--seed: -1", "from 0 to"});
+  expect_refused(with({"--max-tokens", "010"}), {"--max-tokens: 010", "in decimal digits"});
   expect_refused(with({"--dtype", "int4"}), {"--dtype 'int4'", "bf16 or fp32"});
   for (const char* many : {"4094", "9223372036854775807"}) {
     expect_refused(with({"--max-tokens", many}),

@@ -69,7 +69,7 @@ TEST_F(InspectTest, PresetsRunsAndCheckpoints) {
                             HasSubstr("Ebb can train it and generate with it")));
   const std::string last = step_folder(run, 2);
   EXPECT_EQ(shown(last, "checkpoint"), of_run);
-  EXPECT_THAT(shown(last + "/manifest.json"), HasSubstr("checksums are right"));
+  EXPECT_THAT(shown(last + "/manifest.json"), HasSubstr("checksums are right\n"));
   EXPECT_THAT(shown(last + "/training.json"), HasSubstr("Training state: step 2"));
   EXPECT_THAT(shown(last + "/state.safetensors", "safetensors"),
               AllOf(HasSubstr("model.norm.weight.first"), HasSubstr("F32"), HasSubstr("I16")));

@@ -243,5 +243,17 @@ TEST_F(VerbsTest, GenerateAsJson) {
   EXPECT_THAT(text.err, AllOf(HasSubstr("temperature 0 (as given)"), HasSubstr("ends at 256")));
 }
 
+TEST_F(VerbsTest, GenerateSaysThatAPresetsWeightsAreRandom) {
+  const auto generated = [](const std::string& model, const Arguments& more = {}) {
+    return run_ebb(Arguments{"generate", "--model", model, "--prompt", "a", "--max-tokens", "2"} +
+                   more);
+  };
+  EXPECT_THAT(generated("preset:tiny").err, HasSubstr("weights of preset:tiny are random"));
+  EXPECT_EQ(Json::parse(generated("preset:tiny", {"--json"}).out)["random_weights"], true);
+  const std::string run = trained("run", 1);
+  EXPECT_THAT(generated(run).err, testing::Not(HasSubstr("random")));
+  EXPECT_EQ(Json::parse(generated(run, {"--json"}).out)["random_weights"], false);
+}
+
 }  // namespace
 }  // namespace ebb::cli

@@ -42,9 +42,7 @@ class CountingFileSystem final : public io::FileSystem {
   std::vector<std::filesystem::path> list(const std::filesystem::path& path) override {
     return files_.list(path);
   }
-  void make_directories(const std::filesystem::path& path) override {
-    files_.make_directories(path);
-  }
+  void make_directory(const std::filesystem::path& path) override { files_.make_directory(path); }
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
     files_.rename(from, to);
   }
@@ -228,6 +226,62 @@ TEST_F(ModelFolderTest, WhatIsNoParameterIsPassedOver) {
   expect_equal(load_all(files, folder.path()), golden);
 }
 
+TEST_F(ModelFolderTest, AHeadThatDiffersFromATiedEmbeddingIsUsed) {
+  Weights weights = read_weights(golden_folder("training/qwen2"));
+  const std::filesystem::path config = golden_folder("training/qwen2") / "config.json";
+  ASSERT_TRUE(model::parse_config(json_of(config), "config.json").tied);
+  write_json("config.json", json_of(config));
+  NamedValues& head = weights["lm_head.weight"] = weights["model.embed_tokens.weight"];
+  head.values.back() += 1;
+  write_sharded(folder.path(), weights, {StoredType::f32}, 2);
+  CountingFileSystem counting;
+  const ModelSource source = find_model(counting, folder.path().string());
+  EXPECT_LE(counting.counts.largest, 4 * ParameterStore::kPiece);
+  EXPECT_FALSE(source.config.tied);
+  EXPECT_THAT(source.head_note, HasSubstr("tie_word_embeddings false"));
+  expect_equal(load_all(files, folder.path()), weights);
+  // Saved as what it is.
+  const Companions companions = find_companions(files, source, {}, {});
+  EXPECT_EQ(config_to_save(companions, DType::f32)["tie_word_embeddings"], false);
+
+  // The same values in another type are no head of their own; another shape is told by loading.
+  weights["lm_head.weight"] = weights["model.embed_tokens.weight"];
+  std::vector<checkpoint::MadeTensor> tensors;
+  for (const auto& [name, values] : weights) {
+    NamedValues rounded = values;
+    for (float& value : rounded.values) value = to_float(to_bf16(value));
+    tensors.push_back(
+        made(name, rounded, name == "lm_head.weight" ? StoredType::bf16 : StoredType::f32));
+  }
+  std::filesystem::remove(folder / std::string(checkpoint::kIndexName));
+  checkpoint::write_safetensors(files, folder / "model.safetensors", tensors);
+  EXPECT_TRUE(find_model(files, folder.path().string()).config.tied);
+  EXPECT_EQ(find_model(files, folder.path().string()).head_note, "");
+  weights["lm_head.weight"] = {{2, 2}, {1, 2, 3, 4}};
+  std::filesystem::remove(folder / "model.safetensors");
+  write_sharded(folder.path(), weights, {StoredType::f32}, 2);
+  EXPECT_THAT(refusal(folder.path()), AllOf(HasSubstr("lm_head.weight"), HasSubstr("[2, 2]")));
+}
+
+TEST_F(ModelFolderTest, DropoutIsNoted) {
+  Json config = json_of(golden_folder("families/gpt2") / "config.json");
+  for (const char* key :
+       {"attention_dropout", "hidden_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop"}) {
+    for (const Json& value : {Json(0.1), Json(0.0), Json(nullptr), Json("none")}) {
+      for (const char* other : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) config[other] = 0;
+      config[key] = value;
+      write_json("config.json", config);
+      const std::string note = find_model(files, folder.path().string()).dropout_note;
+      if (value == 0.1) {
+        EXPECT_THAT(note, HasSubstr(fmt::format("({} 0.1): Ebb trains without", key)));
+      } else {
+        EXPECT_EQ(note, "") << key << " " << value;
+      }
+      config.erase(key);
+    }
+  }
+}
+
 // In, trained for no or for one step, out, and in again.
 class RoundTripTest : public ModelFolderTest {
  protected:
@@ -324,6 +378,30 @@ TEST_F(RoundTripTest, TheRestOfTheFolderGoesWithIt) {
     EXPECT_THROW(verify_model(files, find_model(files, saved.string())), FormatError) << name;
     checkpoint::write_text(files, saved / name, whole);
   }
+  // What a checkpoint must have is not to be cut out of the manifest, of any version.
+  checkpoint::Manifest manifest = checkpoint::read_manifest(files, saved);
+  const std::string whole = io::read_text(files, saved / checkpoint::kManifestName, kMiB);
+  for (const std::string_view required : kCheckpointFiles) {
+    for (const int version : {1, 2}) {
+      checkpoint::Manifest cut = manifest;
+      cut.version = version;
+      std::erase_if(cut.files, [&](const auto& file) { return file.name == required; });
+      ASSERT_EQ(cut.files.size() + 1, manifest.files.size()) << required;
+      checkpoint::write_text(files, saved / "manifest.json", checkpoint::format_manifest(cut));
+      EXPECT_THROW(verify_checkpoint(files, saved), FormatError) << required;
+      // The weights alone are a model, too.
+      const bool of_model =
+          std::find(kModelFiles.begin(), kModelFiles.end(), required) != kModelFiles.end();
+      const auto verify = [&] { verify_model(files, find_model(files, saved.string())); };
+      if (of_model) {
+        EXPECT_THROW(verify(), FormatError) << required;
+      } else {
+        verify();
+      }
+    }
+  }
+  checkpoint::write_text(files, saved / "manifest.json", whole);
+  verify_checkpoint(files, saved);
   // The training state is no part of the model.
   checkpoint::write_text(files, saved / "state.safetensors", "cut");
   verify_model(files, find_model(files, saved.string()));

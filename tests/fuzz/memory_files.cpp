@@ -69,7 +69,7 @@ std::vector<fs::path> MemoryFiles::list(const fs::path& directory) {
   return {entries.begin(), entries.end()};
 }
 
-void MemoryFiles::make_directories(const fs::path&) { refuse_change(); }
+void MemoryFiles::make_directory(const fs::path&) { refuse_change(); }
 void MemoryFiles::rename(const fs::path&, const fs::path&) { refuse_change(); }
 void MemoryFiles::remove_all(const fs::path&) { refuse_change(); }
 Bytes MemoryFiles::available(const fs::path&) { return 0; }

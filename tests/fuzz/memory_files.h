@@ -17,7 +17,7 @@ class MemoryFiles final : public io::FileSystem {
   bool exists(const std::filesystem::path& path) override;
   bool is_directory(const std::filesystem::path& path) override;
   std::vector<std::filesystem::path> list(const std::filesystem::path& directory) override;
-  void make_directories(const std::filesystem::path& directory) override;
+  void make_directory(const std::filesystem::path& directory) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void remove_all(const std::filesystem::path& path) override;
   Bytes available(const std::filesystem::path& path) override;

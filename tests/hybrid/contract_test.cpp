@@ -65,6 +65,10 @@ TEST(Registration, RefusesWhatCannotBeRight) {
   contains(with([](auto& all) { all[2].weight = all[0].weight; }), "share memory");
   contains(with([](auto& all) { all[2].gradient = all[0].weight; }), "share memory");
   contains(with([](auto& all) { all[2].gradient = all[0].gradient; }), "share memory");
+  contains(with([](auto& all) {
+             all[1].gradient = static_cast<const std::byte*>(all[0].gradient) + 4096;
+           }),
+           "share memory");
 }
 
 TEST(Registration, RefusesSettings) {
@@ -103,6 +107,7 @@ TEST(Registration, RefusesSettings) {
   contains(with([](Settings& s) { s.chunk_parameters = -1; }), "chunk_parameters");
   contains(with([](Settings& s) { s.window = 100; }), "window");
   contains(with([](Settings& s) { s.threads = -1; }), "threads");
+  contains(with([](Settings& s) { s.threads = 1'000'000; }), "threads 1000000: expected 0 (all");
   contains(with([](Settings& s) { s.device = "abacus"; }), "abacus");
 }
 
@@ -149,6 +154,49 @@ TEST(Turns, GradientsAreReadyOnceEachAndWeightsAreAwaited) {
     EXPECT_REFUSED(ConfigError, "nobody waited", optimizer.gradient_ready(1, nullptr));
     optimizer.wait();
     optimizer.gradient_ready(1, nullptr);
+  }
+}
+
+// A gradient that is read must not be another's, wholly or in part; one that is not may be.
+TEST(Turns, GradientsInUseDoNotShareMemory) {
+  for (const std::string states : {"resident", "stream", "host"}) {
+    Loop loop(small_shapes());
+    Optimizer optimizer(settings_of(states), loop.parameters(), nullptr);
+    for (std::size_t t = 0; t < loop.tensors.size(); ++t) loop.make_gradient(t, 1);
+    const std::byte* matrix = loop.tensors[2].gradient.data();
+    const std::byte* const parts[] = {matrix, matrix + 2,
+                                      matrix + loop.tensors[2].gradient.size() - 2};
+
+    // Told when both are ready, as the other may have been about to move.
+    optimizer.set_gradient(3, matrix);
+    optimizer.gradient_ready(3, nullptr);
+    EXPECT_REFUSED(ConfigError, "the gradient of 'matrix' and the gradient of 'bias' share memory",
+                   optimizer.gradient_ready(2, nullptr));
+    std::vector<std::byte> moved = loop.tensors[2].gradient;
+    optimizer.set_gradient(2, moved.data());
+    optimizer.gradient_ready(2, nullptr);
+    for (const std::int64_t p : {0, 1, 4, 5}) optimizer.gradient_ready(p, nullptr);
+    ASSERT_TRUE(optimizer.step(1e-3, 1, nullptr).applied);
+
+    // The step reads them until their weights were waited for.
+    optimizer.wait_for_weight(1, nullptr);
+    EXPECT_REFUSED(ConfigError, "share memory", optimizer.set_gradient(1, moved.data() + 8));
+    optimizer.wait_for_weight(2, nullptr);
+    optimizer.wait_for_weight(3, nullptr);
+    optimizer.set_gradient(1, moved.data() + 8);
+    optimizer.set_gradient(2, matrix);
+    optimizer.gradient_ready(2, nullptr);  // its old place is another's by now
+    optimizer.wait();
+    for (const std::byte* part : parts) {
+      EXPECT_REFUSED(ConfigError, "share memory", optimizer.set_gradient(3, part));
+    }
+    optimizer.set_gradient(3, loop.tensors[3].gradient.data());
+    for (const std::int64_t p : {0, 1, 3, 4, 5}) optimizer.gradient_ready(p, nullptr);
+    EXPECT_TRUE(optimizer.step(1e-3, 1, nullptr).applied);
+    // A step that was not made reads nothing any more.
+    optimizer.wait();
+    fail_once(optimizer, loop);
+    optimizer.set_gradient(3, matrix);
   }
 }
 

@@ -2,16 +2,19 @@
 // should be changes nothing.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <functional>
 
 #include <fmt/format.h>
 
+#include "base/digest.h"
 #include "ebb/error.h"
 #include "hand_run.h"
 #include "io/fault_file_system.h"
 #include "io/posix_file_system.h"
 #include "io/temp_folder.h"
+#include "io/text_file.h"
 #include "optim/convert.h"
 
 namespace ebb::hybrid {
@@ -275,11 +278,54 @@ TEST_F(StateFileTest, MetadataIsChecked) {
   with("\"step\":\"0\"", "\"step\":\"x\"");
   with("\"step\":\"0\"", "\"stop\":\"0\"");
   with("\"seed\":\"3\"", "\"seed\":\"\"3");
-  with("\"version\":\"1\"", "\"version\":\"2\"");
+  with("\"version\":\"2\"", "\"version\":\"3\"");
+  with("\"version\":\"2\"", "\"version\":\"1\"");
   with("\"state_format\":\"exact\"", "\"state_format\":\"exalt\"");
   // An older code, which would be read as other numbers.
   with("\"state_format\":\"exact\"", "\"state_format\":\"int8\" ");
   with("ebb optimizer state", "ebb optimiser state");
+}
+
+// Two tensors of one shape whose names are exchanged: every byte of data is where it was.
+TEST_F(StateFileTest, TheDigestKnowsTheNames) {
+  const std::vector<TensorShape> shapes = {{"one", 100}, {"two", 100}};
+  Training saved(settings_of("resident"), shapes);
+  saved.steps(1, 1);
+  saved.optimizer.save(files, path());
+  std::string bytes = io::read_text(files, path(), 1 << 20);
+  for (const char* plane : {"weight", "low", "first", "second"}) {
+    const std::string one = fmt::format("\"one.{}\"", plane);
+    const std::string two = fmt::format("\"two.{}\"", plane);
+    const std::size_t first = bytes.find(one);
+    const std::size_t second = bytes.find(two);
+    ASSERT_TRUE(first != bytes.npos && second != bytes.npos) << plane;
+    bytes.replace(first, one.size(), two);
+    bytes.replace(second, two.size(), one);
+    io::write_text_atomically(files, path("swapped"), bytes);
+    EXPECT_THROW(saved.optimizer.load(files, path("swapped"), nullptr), FormatError) << plane;
+  }
+}
+
+TEST_F(StateFileTest, FilesOfVersionOneAreRead) {
+  // The digest of what version 1 counted: the metadata's words and the planes.
+  Training saved(settings_of("resident"));
+  saved.steps(1, 2);
+  saved.optimizer.save(files, path());
+  std::string bytes = io::read_text(files, path(), 1 << 22);
+  std::uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), 8);
+  const std::string words = "adamw exact 3 2";
+  Digest digest;
+  digest.add(std::as_bytes(std::span(words)));
+  const auto planes = std::string_view(bytes).substr(8 + header, bytes.size() - 32 - 8 - header);
+  digest.add(std::as_bytes(std::span(planes)));
+  bytes.replace(bytes.size() - 32, 32, digest.hex());
+  const std::string version = "\"version\":\"2\"";
+  bytes.replace(bytes.find(version), version.size(), "\"version\":\"1\"");
+  io::write_text_atomically(files, path("first"), bytes);
+  Training found(settings_of("host"));
+  found.optimizer.load(files, path("first"), nullptr);
+  EXPECT_EQ(found.digests(), saved.digests());
 }
 
 // At every operation that can fail: the old file is still there, or the new one is complete.
@@ -287,6 +333,7 @@ TEST_F(StateFileTest, AFullDiskOrACrashLeavesTheLastGoodOne) {
   Training run(settings_of("stream"));
   run.steps(1, 1);
   run.optimizer.save(files, path());
+  std::filesystem::copy_file(path(), path("old"));
   const std::string old = run.digests();
   run.steps(2, 2);
   const std::string now = run.digests();
@@ -297,16 +344,26 @@ TEST_F(StateFileTest, AFullDiskOrACrashLeavesTheLastGoodOne) {
     operations = counting.counts().operations;
   }
   ASSERT_GT(operations, 5);
-  for (std::int64_t nth = 1; nth <= operations; ++nth) {
-    io::FaultFileSystem faulty(files);
+  for (std::int64_t nth = 1; nth <= operations + 1; ++nth) {
+    SCOPED_TRACE(fmt::format("operation {} of {}", nth, operations));
+    files.remove_all(path());
+    std::filesystem::copy_file(path("old"), path());
+    io::FaultFileSystem faulty(files, folder.path());
     faulty.crash_at(nth);
-    EXPECT_THROW(run.optimizer.save(faulty, path()), IoError);
-    faulty.lose_unsynced();
-    Training found(settings_of("resident"));
-    found.optimizer.load(files, path(), nullptr);
-    const std::string digests = found.digests();
-    EXPECT_TRUE(digests == old || (digests == now && nth >= operations - 1))
-        << "operation " << nth << " of " << operations;
+    if (nth <= operations) {
+      EXPECT_THROW(run.optimizer.save(faulty, path()), IoError);
+    } else {
+      run.optimizer.save(faulty, path());
+    }
+    faulty.after_each_loss([&](const std::string& what) {
+      SCOPED_TRACE(what);
+      Training found(settings_of("resident"));
+      found.optimizer.load(files, path(), nullptr);
+      const std::string digests = found.digests();
+      // What the caller was told to be saved is there for good.
+      EXPECT_TRUE(nth <= operations ? digests == old || (digests == now && nth >= operations - 1)
+                                    : digests == now);
+    });
   }
   io::FaultFileSystem full(files);
   full.fail_write(3, ENOSPC);

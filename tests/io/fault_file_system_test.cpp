@@ -1,6 +1,8 @@
 #include "io/fault_file_system.h"
 
 #include <functional>
+#include <map>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,14 +39,14 @@ class FaultFileSystemTest : public testing::Test {
 };
 
 TEST_F(FaultFileSystemTest, CountsWhatChangesTheDisk) {
-  files.make_directories(folder / "d");
+  files.make_directories(folder / "d");                  // make, sync the parent
   write_text_atomically(files, folder / "d/t", "text");  // create, write, sync, rename, sync folder
   read_text(files, folder / "d/t", 100);
   files.remove_all(folder / "d");  // the file, then the folder
   const FaultFileSystem::Counts counts = files.counts();
-  EXPECT_EQ(counts.operations, 8);
+  EXPECT_EQ(counts.operations, 9);
   EXPECT_EQ(counts.writes, 1);
-  EXPECT_EQ(counts.syncs, 2);
+  EXPECT_EQ(counts.syncs, 3);
   EXPECT_EQ(counts.renames, 1);
 }
 
@@ -99,32 +101,123 @@ TEST_F(FaultFileSystemTest, AfterACrashNothingChangesTheDisk) {
   EXPECT_EQ(posix.list(folder.path()).size(), 1u);
 }
 
-TEST_F(FaultFileSystemTest, LosesWhatWasNotSyncedAlsoAfterARename) {
-  files.make_directories(folder / "d");
-  const auto kept = files.create(folder / "d/kept");
-  kept->write(0, bytes_of("kept"));
-  kept->sync();
-  files.create(folder / "d/lost")->write(0, bytes_of("lost"));
-  files.create(folder / "dd")->write(0, bytes_of("lost too"));
-  files.rename(folder / "d", folder / "e");
-  files.lose_unsynced();
-  EXPECT_EQ(read_text(posix, folder / "e/kept", 100), "kept");
-  EXPECT_EQ(read_text(posix, folder / "e/lost", 100), "");
-  EXPECT_EQ(read_text(posix, folder / "dd", 100), "");
+// The folder's files and their texts after each loss, folders with a slash.
+std::map<std::string, std::string> after_each_loss(FaultFileSystem& files,
+                                                   const TempFolder& folder) {
+  std::map<std::string, std::string> found;
+  files.after_each_loss([&](const std::string& what) {
+    std::set<std::string> all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) {
+      PosixFileSystem posix;
+      const std::string name = entry.path().lexically_relative(folder.path()).string();
+      all.insert(name + (entry.is_directory() ? "/" : "=" + read_text(posix, entry.path(), 100)));
+    }
+    for (const std::string& each : all) found[what] += each + " ";
+    found.try_emplace(what);
+  });
+  return found;
 }
 
-TEST_F(FaultFileSystemTest, AtomicTextIsOldOrNewAtEveryCrash) {
+class LossTest : public FaultFileSystemTest {
+ protected:
+  void put(const std::string& name, std::string_view text, bool sync) {
+    const auto file = watching.create(folder / name);
+    file->write(0, bytes_of(text));
+    if (sync) file->sync();
+  }
+
+  std::string now(const std::string& lost) {
+    std::string what = "lost: " + lost;
+    for (std::size_t at; (at = what.find("~")) != std::string::npos;) {
+      what.replace(at, 1, folder.path().string());
+    }
+    const auto all = after_each_loss(watching, folder);
+    const auto found = all.find(what);
+    return found == all.end() ? "(no such loss: " + what + ")" : found->second;
+  }
+
+  FaultFileSystem watching{posix, folder.path()};
+};
+
+TEST_F(LossTest, TakesWhatWasNotSyncedAlsoAfterARename) {
+  watching.make_directories(folder / "d");
+  put("d/kept", "kept", true);
+  put("d/lost", "lost", false);
+  watching.sync_directory(folder / "d");
+  watching.rename(folder / "d", folder / "e");
+  EXPECT_EQ(now("no name"), "e/ e/kept=kept e/lost= ");
+  EXPECT_EQ(now("all changes of names"), "d/ d/kept=kept d/lost= ");
+  watching.sync_directory(folder.path());
+  EXPECT_EQ(now("no name"), "e/ e/kept=kept e/lost= ");
+  EXPECT_EQ(after_each_loss(watching, folder).size(), 1u);
+}
+
+TEST_F(LossTest, TakesNamesWhoseFolderWasNotSynced) {
+  put("a", "a", true);
+  watching.sync_directory(folder.path());
+  put("b", "b", true);
+  watching.remove_all(folder / "a");
+  EXPECT_EQ(now("no name"), "b=b ");
+  EXPECT_EQ(now("all changes of names"), "a=a ");
+  EXPECT_EQ(now("remove '~/a'"), "a=a b=b ");
+  EXPECT_EQ(now("create '~/b'"), "");
+  watching.sync_directory(folder.path());
+  EXPECT_EQ(now("no name"), "b=b ");
+}
+
+TEST_F(LossTest, MayTakeTheEarlierOfTwoChanges) {
+  put("a", "new", true);
+  put("b", "old", true);
+  watching.sync_directory(folder.path());
+  watching.rename(folder / "b", folder / "c");
+  watching.rename(folder / "a", folder / "b");
+  EXPECT_EQ(now("rename '~/b' to 'c'"), "b=new ");
+  EXPECT_EQ(now("rename '~/a' to 'b'"), "a=new c=old ");
+  EXPECT_EQ(now("no name"), "b=new c=old ");
+}
+
+TEST_F(LossTest, KnowsWhatWasThereBefore) {
+  write_text_atomically(posix, folder / "old", "old");
+  FaultFileSystem later(posix, folder.path());
+  later.rename(folder / "old", folder / "new");
+  const auto all = after_each_loss(later, folder);
+  EXPECT_EQ(all.at("lost: no name"), "new=old ");
+  EXPECT_EQ(all.at("lost: all changes of names"), "old=old ");
+}
+
+TEST_F(LossTest, NeedsAFolderToWatch) {
+  EXPECT_THROW(files.after_each_loss([](const std::string&) {}), ConfigError);
+}
+
+TEST_F(FaultFileSystemTest, FoldersAreThereForGoodOnReturn) {
+  for (std::int64_t n = 1;; ++n) {
+    SCOPED_TRACE(testing::Message() << "crash at operation " << n);
+    posix.remove_all(folder / "a");
+    FaultFileSystem fault(posix, folder.path());
+    fault.crash_at(n);
+    error_of([&] { fault.make_directories(folder / "a/b/c"); });
+    fault.after_each_loss([&](const std::string& what) {
+      SCOPED_TRACE(what);
+      EXPECT_TRUE(fault.crashed() || posix.is_directory(folder / "a/b/c"));
+    });
+    if (!fault.crashed()) break;
+  }
+}
+
+TEST_F(FaultFileSystemTest, AtomicTextIsOldOrNewAtEveryCrashAndNewOnReturn) {
   for (std::int64_t n = 1;; ++n) {
     SCOPED_TRACE(testing::Message() << "crash at operation " << n);
     write_text_atomically(posix, folder / "t", "old text");
-    FaultFileSystem fault(posix);
+    FaultFileSystem fault(posix, folder.path());
     fault.crash_at(n);
     error_of([&] { write_text_atomically(fault, folder / "t", "new text"); });
-    fault.lose_unsynced();
-    EXPECT_THAT(read_text(posix, folder / "t", 100), testing::AnyOf("old text", "new text"));
+    fault.after_each_loss([&](const std::string& what) {
+      SCOPED_TRACE(what);
+      const std::string found = read_text(posix, folder / "t", 100);
+      EXPECT_TRUE(found == "new text" || (fault.crashed() && found == "old text")) << found;
+    });
     if (!fault.crashed()) break;
   }
-  EXPECT_EQ(read_text(posix, folder / "t", 100), "new text");
 }
 
 }  // namespace

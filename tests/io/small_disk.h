@@ -63,8 +63,8 @@ class SmallDisk final : public FileSystem {
   std::vector<std::filesystem::path> list(const std::filesystem::path& directory) override {
     return wrapped_.list(directory);
   }
-  void make_directories(const std::filesystem::path& directory) override {
-    wrapped_.make_directories(directory);
+  void make_directory(const std::filesystem::path& directory) override {
+    wrapped_.make_directory(directory);
   }
   void sync_directory(const std::filesystem::path& directory) override {
     wrapped_.sync_directory(directory);

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "data_cases.h"
 #include "ebb/error.h"
 #include "io/fault_file_system.h"
@@ -232,7 +234,7 @@ TEST(TokenFileWriter, PublishesAllOrNothing) {
   for (std::int64_t crash = 1;; ++crash) {
     const TemporaryFolder folder;
     io::PosixFileSystem disk;
-    io::FaultFileSystem files(disk);
+    io::FaultFileSystem files(disk, folder.path());
     files.crash_at(crash);
     bool finished = false;
     try {
@@ -242,10 +244,14 @@ TEST(TokenFileWriter, PublishesAllOrNothing) {
       finished = true;
     } catch (const IoError&) {
     }
-    files.lose_unsynced();
-    if (fs::exists(folder.path() / "a.tokens")) {
-      EXPECT_EQ(open_data({folder.path() / "a.tokens"}).read(0).tokens, ids) << crash;
-    }
+    files.after_each_loss([&](const std::string& what) {
+      SCOPED_TRACE(fmt::format("crash at {}, {}", crash, what));
+      const bool there = fs::exists(folder.path() / "a.tokens");
+      EXPECT_TRUE(there || !finished);
+      if (there) {
+        EXPECT_EQ(open_data({folder.path() / "a.tokens"}).read(0).tokens, ids);
+      }
+    });
     if (finished) {
       EXPECT_GT(crash, 4);
       return;

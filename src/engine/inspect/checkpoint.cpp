@@ -1,4 +1,6 @@
 // What Ebb itself writes: checkpoints and their training state, profiles of machines.
+#include <algorithm>
+
 #include "checkpoint/folder.h"
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
@@ -12,15 +14,29 @@ void describe_checkpoint(Report& report, io::FileSystem& files,
   const checkpoint::Manifest manifest = checkpoint::read_manifest(files, folder);
   report.line("Checkpoint of step {}: {}", manifest.step, folder.string());
   Json& json = report.json["checkpoint"];
-  json = {{"folder", folder.string()}, {"step", manifest.step}};
+  json = {
+      {"folder", folder.string()}, {"step", manifest.step}, {"manifest_version", manifest.version}};
   for (const checkpoint::ManifestFile& file : manifest.files) {
     report.line("  {:<24} {:>10}  {}", printable(file.name), format_bytes(file.bytes),
                 printable(file.digest));
     json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", file.digest}});
   }
   try {
-    checkpoint::verify(files, folder);
-    report.line("  all checksums are right");
+    const bool states = std::any_of(
+        manifest.files.begin(), manifest.files.end(),
+        [](const auto& file) { return file.name == kStateName || file.name == kTrainingName; });
+    if (states) {
+      verify_checkpoint(files, folder);
+    } else {
+      report.line("  weights alone: nothing to resume from");
+      checkpoint::verify(files, folder,
+                         {.required = {kModelFiles.begin(), kModelFiles.end()},
+                          .skip = {},
+                          .advice = "Use a copy."});
+    }
+    report.line(
+        "  all checksums are right{}",
+        manifest.version >= 2 ? "" : "; the manifest is of version 1, without one of its own");
   } catch (const Error& error) {
     report.sound = false;
     report.line("  BROKEN: {}", error.what());

@@ -1,5 +1,5 @@
 // GPT-2: layer norms, learned positions, an MLP without a gate, biases everywhere, and weights that
-// are stored in x out. Its dropout is not computed: Ebb trains without, whatever config.json says.
+// are stored in x out. Its dropout is not computed: Ebb trains without, and says so.
 #include "model/families/family.h"
 
 namespace ebb::model {

@@ -1,0 +1,110 @@
+// A child of fork() has the optimizer's memory but not its threads: it is told so, and does not
+// hang.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+
+#include "ebb/error.h"
+#include "hand_run.h"
+#include "io/temp_folder.h"
+
+namespace ebb::hybrid {
+namespace {
+
+// The most that a child may take, in seconds: far more than it needs.
+constexpr unsigned kPatience = 60;
+
+// What the child ended with: the number that `act` returned, or minus the signal that ended it.
+int in_child(const std::function<int()>& act) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(kPatience);
+    int result = 99;
+    try {
+      result = act();
+    } catch (...) {
+    }
+    ::_exit(result);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+HybridOptimizer::Settings settings_of(const std::string& states) {
+  return {.rule = {}, .states = states, .chunk_parameters = 4096, .threads = 3};
+}
+
+class ForkTest : public testing::TestWithParam<std::string> {
+ protected:
+  Loop loop{small_shapes()};
+  io::TempFolder folder;
+};
+
+TEST_P(ForkTest, EveryCallOfTheChildIsRefused) {
+  HybridOptimizer optimizer(settings_of(GetParam()), loop.parameters());
+  std::vector<float> master(static_cast<std::size_t>(loop.tensors[0].shape.count));
+  const std::string file = (folder / "state").string();
+  optimizer.save(file);
+  const std::function<void()> calls[] = {
+      [&] { optimizer.parameters(); },
+      [&] { optimizer.steps(); },
+      [&] { optimizer.placement(); },
+      [&] { optimizer.traffic(); },
+      [&] { optimizer.set_gradient(0, loop.tensors[0].gradient.data()); },
+      [&] { optimizer.gradient_ready(0); },
+      [&] { optimizer.step(1e-3); },
+      [&] { optimizer.wait_for_weight(0); },
+      [&] { optimizer.wait(); },
+      [&] { optimizer.weights_changed(); },
+      [&] { optimizer.save(file); },
+      [&] { optimizer.load(file); },
+      [&] { optimizer.read_master(0, master); },
+      [&] { optimizer.weights_digest(); },
+      [&] { optimizer.moments_digest(); },
+  };
+  const auto refused = [&] {
+    int count = 0;
+    for (const auto& call : calls) {
+      try {
+        call();
+      } catch (const DeviceError& error) {
+        if (std::string(error.what()).find("a child of fork()") != std::string::npos) ++count;
+      }
+    }
+    return count;
+  };
+  EXPECT_EQ(in_child(refused), static_cast<int>(std::size(calls)));
+  // The parent goes on as if nothing had happened.
+  for (std::size_t t = loop.tensors.size(); t-- > 0;) {
+    loop.make_gradient(t, 1);
+    optimizer.gradient_ready(static_cast<std::int64_t>(t));
+  }
+  EXPECT_TRUE(optimizer.step(1e-3).applied);
+  optimizer.wait();
+}
+
+TEST_P(ForkTest, TheChildDestroysItAndMakesItsOwn) {
+  auto optimizer = std::make_unique<HybridOptimizer>(settings_of(GetParam()), loop.parameters());
+  EXPECT_EQ(in_child([&] {
+              optimizer.reset();
+              HybridOptimizer own(settings_of(GetParam()), loop.parameters());
+              return own.parameters() == 6 ? 7 : 8;
+            }),
+            7);
+  // Assigning destroys, too.
+  EXPECT_EQ(in_child([&] {
+              *optimizer = HybridOptimizer(settings_of(GetParam()), loop.parameters());
+              return optimizer->parameters() == 6 ? 7 : 8;
+            }),
+            7);
+}
+
+INSTANTIATE_TEST_SUITE_P(States, ForkTest, testing::Values("resident", "stream", "host"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace ebb::hybrid
