@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace ebb {
 namespace {
@@ -27,12 +29,45 @@ void limit_cpus(CgroupLimits& limits, double quota, double period) {
   if (quota > 0 && period > 0) limits.cpus = std::min(limits.cpus, quota / period);
 }
 
-void limit_memory(CgroupLimits& limits, const fs::path& path) {
+constexpr Bytes kNone = std::numeric_limits<Bytes>::max();
+
+// Version 2's word for no limit is "max", version 1's a number of almost 2^63.
+Bytes memory_in(const fs::path& path) {
   const Numbers numbers(path);
-  // Version 1's word for none is almost 2^63.
-  if (numbers.count > 0 && numbers.values[0] > 0 && numbers.values[0] < 0x1p62) {
-    limits.memory = std::min(limits.memory, static_cast<Bytes>(numbers.values[0]));
+  const bool limited = numbers.count > 0 && numbers.values[0] >= 0 && numbers.values[0] < 0x1p62;
+  return limited ? static_cast<Bytes>(numbers.values[0]) : kNone;
+}
+
+// Of a memory.stat, "name value" a line; 0 where the name is not there.
+Bytes value_of(const fs::path& path, std::string_view name) {
+  std::ifstream file(path);
+  std::string key;
+  for (Bytes value = 0; file >> key >> value;) {
+    if (key == name) return value;
   }
+  return 0;
+}
+
+// One version's files of a group, and its name for cached files of the group and those below it.
+struct MemoryFiles {
+  const char* limit;
+  const char* high;  // "" where a version has none
+  const char* held;
+  const char* cached;
+};
+constexpr MemoryFiles kVersion2{"memory.max", "memory.high", "memory.current", "inactive_file"};
+constexpr MemoryFiles kVersion1{"memory.limit_in_bytes", "", "memory.usage_in_bytes",
+                                "total_inactive_file"};
+
+void limit_memory(CgroupLimits& limits, const fs::path& group, const MemoryFiles& files) {
+  const Bytes limit = memory_in(group / files.limit);
+  limits.memory = std::min(limits.memory, limit);
+  const Bytes most = *files.high == 0 ? limit : std::min(limit, memory_in(group / files.high));
+  if (most == kNone) return;
+  const Bytes held = memory_in(group / files.held);
+  const Bytes cached = value_of(group / "memory.stat", files.cached);
+  const Bytes used = held == kNone ? 0 : std::max<Bytes>(0, held - cached);
+  limits.memory_left = std::min(limits.memory_left, std::max<Bytes>(0, most - used));
 }
 
 void limit_by(CgroupLimits& limits, const fs::path& group) {
@@ -42,8 +77,8 @@ void limit_by(CgroupLimits& limits, const fs::path& group) {
   const Numbers quota(group / "cpu.cfs_quota_us");
   const Numbers period(group / "cpu.cfs_period_us");
   if (quota.count > 0 && period.count > 0) limit_cpus(limits, quota.values[0], period.values[0]);
-  limit_memory(limits, group / "memory.max");
-  limit_memory(limits, group / "memory.limit_in_bytes");
+  limit_memory(limits, group, kVersion2);
+  limit_memory(limits, group, kVersion1);
 }
 
 }  // namespace

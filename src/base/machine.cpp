@@ -7,19 +7,19 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <thread>
-
-#include "base/cgroup.h"
 
 namespace ebb {
 namespace {
 
-CgroupLimits own_limits() {
-  std::ifstream file("/proc/self/cgroup");
-  const std::string self{std::istreambuf_iterator<char>(file), {}};
-  return cgroup_limits("/sys/fs/cgroup", self);
+std::string text_of(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
+
+CgroupLimits own_limits() { return cgroup_limits("/sys/fs/cgroup", text_of("/proc/self/cgroup")); }
 
 }  // namespace
 
@@ -55,6 +55,28 @@ Bytes largest_cache() {
 Bytes usable_memory() {
   const Bytes all = static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
   return std::min(all, own_limits().memory);
+}
+
+Bytes available_memory() {
+  return std::min(usable_memory(), available_memory(text_of("/proc/meminfo"), own_limits()));
+}
+
+Bytes available_memory(std::string_view meminfo, const CgroupLimits& groups) {
+  // "MemAvailable:   24061612 kB"
+  constexpr std::string_view name = "MemAvailable:";
+  Bytes available = groups.memory_left;
+  if (const auto at = meminfo.find(name); at != std::string_view::npos) {
+    std::istringstream rest{std::string(meminfo.substr(at + name.size(), 64))};
+    Bytes kilobytes = 0;
+    if (rest >> kilobytes && kilobytes >= 0) available = std::min(available, kilobytes * kKiB);
+  }
+  return available;
+}
+
+Bytes less_margin(Bytes available) {
+  constexpr Bytes least = 128 * kMiB;
+  const Bytes left = available - std::max(least, available / 16);
+  return std::max<Bytes>(0, left) / kMiB * kMiB;
 }
 
 }  // namespace ebb

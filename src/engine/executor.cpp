@@ -39,8 +39,8 @@ memory::Carver& TaskRun::carver(plan::Role role) {
   static thread_local memory::Carver nothing;
   const plan::Use* use = task.find(role);
   if (use == nullptr) return nothing = {};
-  const Bytes bytes = executor_.program_.objects[engine::at(use->object)].bytes;
   const plan::Object& object = executor_.program_.objects[engine::at(use->object)];
+  const Bytes bytes = object.bytes - executor_.disturbance_.red_zone;
   std::byte* base =
       executor_.arena(object.tier).at(executor_.layout_.offsets[engine::at(use->object)], bytes);
   Carved& carved = carved_.at(carved_count_++);
@@ -78,6 +78,9 @@ Executor::Executor(device::Device& device, const plan::Program& program, const p
         device.create_stream(kind_of(lane), std::string(name_of(lane)));
   }
   if (disturbance_.poison) find_poisonable();
+  for (ObjectId id = 0; id < static_cast<ObjectId>(program.objects.size()); ++id) {
+    if (disturbance_.red_zone > 0 && program.objects[engine::at(id)].persistent) mark_red_zone(id);
+  }
 }
 
 Executor::~Executor() {
@@ -153,8 +156,17 @@ void Executor::run(TaskId id, std::int64_t step, Times* times) {
         if (!object.persistent && object.first == id) poison(use.object, *lanes_[lane]);
       }
     }
+    if (disturbance_.red_zone > 0) {
+      for (const plan::Use& use : task.uses) {
+        const plan::Object& object = program_.objects[engine::at(use.object)];
+        if (!object.persistent && object.first == id) mark_red_zone(use.object);
+      }
+    }
     TaskRun task_run(*this, task, step, *lanes_[lane]);
     body_(task_run);
+    if (disturbance_.red_zone > 0) {
+      for (const plan::Use& use : task.uses) check_red_zone(use.object, task);
+    }
     for (std::size_t i = 0; i < task_run.carved_count_; ++i) {
       address(task_run.carved_[i].object, task_run.carved_[i].carver.used());
     }
@@ -199,7 +211,7 @@ void Executor::drain() {
 
 std::byte* Executor::address(ObjectId id, Bytes bytes) {
   const plan::Object& object = program_.objects[engine::at(id)];
-  if (bytes > object.bytes) {
+  if (bytes > object.bytes - disturbance_.red_zone) {
     throw Error(fmt::format("{} on the {}: {} bytes are used, {} were planned", object.name,
                             name_of(object.tier), bytes, object.bytes));
   }
@@ -251,6 +263,37 @@ void Executor::poison(ObjectId id, device::Stream& stream) {
   const plan::Object& object = program_.objects[engine::at(id)];
   std::byte* data = arena(object.tier).at(layout_.offsets[engine::at(id)], object.bytes);
   stream.fill(data, 0xff, object.bytes);
+}
+
+namespace {
+
+constexpr std::byte kRedZone{0xa5};
+
+}  // namespace
+
+std::byte* Executor::red_zone(ObjectId id) const {
+  const plan::Object& object = program_.objects[engine::at(id)];
+  return arena(object.tier)
+      .at(layout_.offsets[engine::at(id)] + object.bytes - disturbance_.red_zone,
+          disturbance_.red_zone);
+}
+
+void Executor::mark_red_zone(ObjectId id) {
+  if (program_.objects[engine::at(id)].bytes == 0) return;
+  std::fill_n(red_zone(id), disturbance_.red_zone, kRedZone);
+}
+
+void Executor::check_red_zone(ObjectId id, const plan::Task& task) const {
+  const plan::Object& object = program_.objects[engine::at(id)];
+  if (object.bytes == 0) return;
+  const std::byte* zone = red_zone(id);
+  for (Bytes i = 0; i < disturbance_.red_zone; ++i) {
+    if (zone[i] == kRedZone) continue;
+    throw Error(
+        fmt::format("{} on the {}: byte {} behind its end was written, seen after the task "
+                    "'{}' of block {}",
+                    object.name, name_of(object.tier), i, name_of(task.op), task.block));
+  }
 }
 
 void Executor::pause(TaskId id, std::int64_t step, device::Stream& stream) const {

@@ -26,6 +26,9 @@ namespace ebb::engine {
 struct Disturbance {
   std::uint64_t slow_lanes_seed = 0;  // not 0: lanes pause at random before tasks
   bool poison = false;                // memory is filled with NaNs when objects come and go
+  // The last bytes of each object, which nobody may write: who does is named. The program's objects
+  // were made so much larger than what they hold. On the cpu device alone.
+  Bytes red_zone = 0;
 };
 
 // Bytes that copies really moved.
@@ -129,6 +132,9 @@ class Executor {
   void rethrow_failure();
   void find_poisonable();
   void poison(plan::ObjectId object, device::Stream& stream);
+  std::byte* red_zone(plan::ObjectId object) const;
+  void mark_red_zone(plan::ObjectId object);
+  void check_red_zone(plan::ObjectId object, const plan::Task& task) const;
   void pause(plan::TaskId id, std::int64_t step, device::Stream& stream) const;
 
   const plan::Program& program_;

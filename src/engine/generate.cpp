@@ -120,22 +120,27 @@ GenerateSummary generate(const GenerateOptions& options,
   io::PosixFileSystem files;
   const int threads = engine::check_threads(options.threads);
   const engine::ModelSource source = engine::find_model(files, options.model);
-  const engine::ModelTokenizer found = engine::find_tokenizer(source, options.tokenizer);
+  engine::Runtime runtime(options.device, threads);
+  const plan::Limits limits =
+      engine::limits_within(runtime.memory(), options.device_memory, options.host_memory);
+  engine::ModelTokenizer found = engine::find_tokenizer(source, options.tokenizer, limits.host);
+  Bytes held = found.memory_bytes();
+  if (found.parts.chat && options.chat) {
+    const Bytes rendering = engine::rendering_memory(limits.host, 1);
+    found.parts.chat->limit_memory(static_cast<std::size_t>(rendering));
+    held += rendering;
+  }
   const text::Tokenizer& tokenizer = found.tokenizer();
   const engine::GenerationSettings settings =
       engine::choose_generation(files, source, options, tokenizer, found.folder.empty());
   const std::vector<std::int32_t> prompt = encode_prompt(options, found);
   check_room(options, prompt.size(), source.config);
   if (options.verify) engine::verify_model(files, source);
-  engine::Runtime runtime(options.device, threads);
-  const plan::Limits limits{
-      .device = options.device_memory.value_or(runtime.device().device_memory()),
-      .host = options.host_memory.value_or(runtime.device().host_memory())};
   const DType dtype = options.dtype == "auto" ? engine::stored_dtype(files, source)
                                               : engine::parse_dtype(options.dtype, "--dtype");
   engine::Generator generator(runtime, files, source, dtype,
-                              static_cast<std::int64_t>(prompt.size()) + options.max_tokens,
-                              limits);
+                              static_cast<std::int64_t>(prompt.size()) + options.max_tokens, limits,
+                              held);
 
   GenerateSummary summary{.prompt_tokens = static_cast<std::int64_t>(prompt.size()),
                           .settings = settings.explanation,

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "engine/parameter_store.h"
 #include "engine/rotary_table.h"
+#include "engine/training_run.h"
 #include "kernels/counting_ops.h"
 #include "kernels/split_master.h"
 
@@ -18,6 +20,9 @@ using plan::Op;
 using plan::Role;
 
 namespace {
+
+// A piece of a tensor as it is stored, as fp32 and as bf16.
+constexpr Bytes kLoadingBytes = 10 * ParameterStore::kPiece;
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
@@ -61,10 +66,12 @@ plan::GenerationWork measure(const model::Decoder& decoder, const model::Paramet
 }
 
 plan::Layout lay_out_within(plan::Program& program, const plan::GenerationWork& work,
-                            const plan::Limits& limits, Bytes libraries) {
+                            const plan::Limits& limits, Bytes libraries, Bytes held) {
   plan::Layout layout = plan::lay_out(program);
   const Bytes device = layout.size_of(plan::Tier::device) + libraries;
-  const Bytes host = layout.size_of(plan::Tier::host);
+  // Weights come through host memory a piece at a time, and the program is there too.
+  const Bytes host = layout.size_of(plan::Tier::host) + held + kLoadingBytes +
+                     static_cast<Bytes>(program.tasks.size()) * kTaskBytes;
   if (device > limits.device || host > limits.host) {
     Bytes weights = 0;
     for (const std::int64_t count : work.parameters) weights += count * work.weight_bytes;
@@ -74,16 +81,19 @@ plan::Layout lay_out_within(plan::Program& program, const plan::GenerationWork& 
         "  key-value cache           {:>12}\n"
         "  workspace and inputs      {:>12}\n"
         "  needed on the device      {:>12}, limit {}\n"
+        "  tokenizer, chat template  {:>12}\n"
+        "  loading, program, logits  {:>12}\n"
         "  needed on the host        {:>12}, limit {}\n"
-        "Missing: {}. A higher --device-memory, fewer --max-tokens or a smaller model would help.",
+        "Missing: {}. A higher --{}-memory, fewer --max-tokens or a smaller model would help.",
         format_bytes(weights),
         format_bytes(work.cache * static_cast<Bytes>(program.homes.caches.size())),
         format_bytes(device - weights -
                      work.cache * static_cast<Bytes>(program.homes.caches.size())),
-        format_bytes(device), format_bytes(limits.device), format_bytes(host),
-        format_bytes(limits.host),
+        format_bytes(device), format_bytes(limits.device), format_bytes(held),
+        format_bytes(host - held), format_bytes(host), format_bytes(limits.host),
         format_bytes(std::max<Bytes>(0, device - limits.device) +
-                     std::max<Bytes>(0, host - limits.host))));
+                     std::max<Bytes>(0, host - limits.host)),
+        device > limits.device ? "device" : "host"));
   }
   plan::add_waits(program, layout);
   return layout;
@@ -92,7 +102,7 @@ plan::Layout lay_out_within(plan::Program& program, const plan::GenerationWork& 
 }  // namespace
 
 Generator::Generator(Runtime& runtime, io::FileSystem& files, const ModelSource& source,
-                     DType dtype, std::int64_t positions, const plan::Limits& limits)
+                     DType dtype, std::int64_t positions, const plan::Limits& limits, Bytes held)
     : runtime_(runtime),
       dtype_(dtype),
       positions_(positions),
@@ -100,7 +110,7 @@ Generator::Generator(Runtime& runtime, io::FileSystem& files, const ModelSource&
       decoder_(source.config, dtype, dtype, {}),
       work_(measure(decoder_, parameters_, runtime.model_ops(), dtype, positions)),
       program_(plan::build_generation(work_)),
-      layout_(lay_out_within(program_, work_, limits, runtime.model_ops().library_bytes())),
+      layout_(lay_out_within(program_, work_, limits, runtime.model_ops().library_bytes(), held)),
       device_arena_("device",
                     runtime.device().allocate_device(layout_.size_of(plan::Tier::device))),
       host_arena_("host", runtime.device().allocate_host(layout_.size_of(plan::Tier::host))),

@@ -17,9 +17,9 @@ namespace ebb::engine {
 class Generator {
  public:
   // Plans (or throws OutOfBudget with what is missing), takes the memory and loads the weights. The
-  // sequence can grow to `positions` tokens.
+  // sequence can grow to `positions` tokens. `held` is what the caller holds of the host's limit.
   Generator(Runtime& runtime, io::FileSystem& files, const ModelSource& source, DType dtype,
-            std::int64_t positions, const plan::Limits& limits);
+            std::int64_t positions, const plan::Limits& limits, Bytes held = 0);
 
   // Takes the sequence further by these tokens and returns the logits of what comes next; valid
   // until the next call.

@@ -20,8 +20,8 @@ namespace {
 constexpr std::string_view kHow = "`ebb probe` measures this machine, once";
 
 void use(Runtime& runtime, plan::Profile profile) {
-  profile.device_memory = runtime.limits().device;
-  profile.host_memory = runtime.limits().host;
+  profile.device_memory = runtime.memory().device;
+  profile.host_memory = runtime.memory().host;
   runtime.use_profile(std::move(profile));
 }
 

@@ -2,9 +2,21 @@
 
 #include "base/json.h"
 #include "base/machine.h"
+#include "base/process_memory.h"
+#include "device/cuda_support.h"
 #include "kernels/product_search.h"
 
 namespace ebb::engine {
+
+plan::Limits limits_within(const MachineMemory& machine, const std::optional<Bytes>& device,
+                           const std::optional<Bytes>& host) {
+  const auto other = [&](const std::optional<Bytes>& given, Bytes usual) {
+    const Bytes all = machine.device + machine.host;
+    return machine.shared && given && *given <= all ? all - *given : usual;
+  };
+  return {.device = device.value_or(other(host, machine.device)),
+          .host = host.value_or(other(device, machine.host))};
+}
 
 Runtime::Runtime(const std::string& device_kind, int threads)
     : pool_(threads > 0 ? threads : usable_cpus()),
@@ -14,10 +26,18 @@ Runtime::Runtime(const std::string& device_kind, int threads)
                                         : plan::rough_gpu_profile(pool_.slots())) {
   profile_.device_memory = device_->device_memory();
   profile_.host_memory = device_->host_memory();
+  at_start_ = {.resident = process_memory().resident(), .free_device = free_device_memory()};
 }
 
-plan::Limits Runtime::limits() const {
-  return {.device = device_->device_memory(), .host = device_->host_memory()};
+MachineMemory Runtime::memory() const {
+  return {.device = device_->device_memory(),
+          .host = device_->host_memory(),
+          .shared = device_->kind() == "cpu"};
+}
+
+std::optional<Bytes> Runtime::free_device_memory() const {
+  if (device_->kind() != "cuda") return std::nullopt;
+  return device::describe_cuda().free_memory;
 }
 
 Json Runtime::numerics() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/json_fwd.h"
@@ -11,6 +12,20 @@
 #include "plan/planner.h"
 
 namespace ebb::engine {
+
+// What a machine has for its tiers where the user says nothing. On the cpu device both are one
+// memory: what one is given beyond this, the other loses.
+struct MachineMemory {
+  Bytes device = 0;
+  Bytes host = 0;
+  bool shared = false;
+};
+
+// What a run may take: what the user set, else what the machine has. Of one memory, a limit that is
+// set for one tier leaves the other the rest; a limit beyond all that there is overrules it, and
+// leaves the other what it would have had.
+plan::Limits limits_within(const MachineMemory& machine, const std::optional<Bytes>& device,
+                           const std::optional<Bytes>& host);
 
 class Runtime {
  public:
@@ -26,8 +41,16 @@ class Runtime {
   // What plans are made with: rules of thumb, unless something better is given.
   const plan::Profile& profile() const { return profile_; }
   void use_profile(plan::Profile profile) { profile_ = std::move(profile); }
-  // What the machine has for each tier.
-  plan::Limits limits() const;
+  // What the machine has left for each tier.
+  MachineMemory memory() const;
+  // As they were when this was made, before any run took memory.
+  struct AtStart {
+    Bytes resident = 0;
+    std::optional<Bytes> free_device{};
+  };
+  const AtStart& at_start() const { return at_start_; }
+  // What the driver has free on a GPU now, for all programs; nothing on the cpu device.
+  std::optional<Bytes> free_device_memory() const;
   // The part of the numerics key that is the machine's.
   Json numerics() const;
 
@@ -36,6 +59,7 @@ class Runtime {
   std::unique_ptr<device::Device> device_;
   kernels::Backend backend_;
   plan::Profile profile_;
+  AtStart at_start_;
 };
 
 }  // namespace ebb::engine

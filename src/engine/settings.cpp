@@ -52,17 +52,19 @@ std::optional<plan::Site> parse_site(const std::string& text) {
 // Plans are made of chunks and of tasks for every block and micro-batch; both stay countable.
 void check_plan_size(const TrainOptions& o, const model::Config& config) {
   constexpr std::int64_t most_chunks = 1 << 14;
-  constexpr std::int64_t most_passes = 1 << 18;
   const std::int64_t parameters = model::parameters_of(config).count();
   if (o.chunk_parameters) {
     require(*o.chunk_parameters >= parameters / most_chunks, "--chunk-parameters",
             std::to_string(*o.chunk_parameters),
             fmt::format("at least {} for {} parameters", parameters / most_chunks, parameters));
   }
+  // Of a block forward, backward and sum, and a few of the pass: no plan has fewer.
+  const std::int64_t most_passes = plan::kMostTasks / (3 * config.layers + 5);
   require(
-      o.accumulate * config.layers <= most_passes, "--accumulate", std::to_string(o.accumulate),
-      fmt::format("at most {} for a model of {} blocks; a larger --micro-batch does the same work",
-                  most_passes / config.layers, config.layers));
+      o.accumulate <= most_passes, "--accumulate", std::to_string(o.accumulate),
+      fmt::format("at most {} for a model of {} blocks, so that a step has no more than {} tasks; "
+                  "a larger --micro-batch does the same work",
+                  most_passes, config.layers, plan::kMostTasks));
 }
 
 optim::Rule parse_optimizer(const TrainOptions& o) {
@@ -118,7 +120,7 @@ DType parse_dtype(const std::string& text, std::string_view flag) {
 }
 
 TrainingSettings training_settings(const TrainOptions& o, const model::Config& config,
-                                   const plan::Limits& machine) {
+                                   const MachineMemory& machine) {
   require_positive(o.sequence, "--sequence", kMostTokens);
   require_positive(o.micro_batch, "--micro-batch", kMostTokens / o.sequence);
   require_positive(o.accumulate, "--accumulate", kMostMicroBatches);
@@ -155,13 +157,13 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   s.schedule.decay_share = o.decay_share;
   optim::validate(s.schedule);
   s.clip = o.clip;
-  s.limits = {.device = o.device_memory.value_or(machine.device),
-              .host = o.host_memory.value_or(machine.host)};
+  s.limits = limits_within(machine, o.device_memory, o.host_memory);
   s.wishes = parse_wishes(o, config.layers);
   s.trace_steps = o.trace.empty() ? 0 : o.trace_steps;
   check_plan_size(o, config);
   const Bytes batch = 2 * 4 * o.sequence * o.micro_batch;
-  s.host_extra = kStagingBytes + (kBatchesAhead + 1) * o.accumulate * batch;
+  s.extras = {{plan::Tier::host, "staging", kStagingBytes},
+              {plan::Tier::host, "batches", (kBatchesAhead + 1) * o.accumulate * batch}};
   return s;
 }
 

@@ -15,7 +15,7 @@ inline constexpr int kBatchesAhead = 2;
 // Throws ConfigError that names the flag, what was found and what to write.
 // `machine` is what there is where the user set no limit.
 TrainingSettings training_settings(const TrainOptions& options, const model::Config& config,
-                                   const plan::Limits& machine);
+                                   const MachineMemory& machine);
 
 // The number itself. Throws ConfigError if it is no number of threads.
 int check_threads(int threads);

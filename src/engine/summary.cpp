@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/median.h"
+#include "engine/process_report.h"
 #include "kernels/cpu/isa.h"
 #include "plan/explain.h"
 #include "plan/light.h"
@@ -11,10 +12,16 @@
 namespace ebb::engine {
 namespace {
 
+// Predicted by the plan; measured from what tasks used of the arena and what was reserved beside
+// it; arena_touched from the system's pages, which know neither.
 Json tier(TrainingRun& run, plan::Tier tier) {
-  return {{"limit", run.plan().limits.of(tier)},
-          {"predicted_peak", run.plan().peak(tier)},
-          {"measured_peak", run.measured_peak(tier)}};
+  Json json = {{"limit", run.plan().limits.of(tier)},
+               {"predicted_peak", run.plan().peak(tier)},
+               {"measured_peak", run.measured_peak(tier)}};
+  if (tier == plan::Tier::disk) return json;
+  if (const auto touched = run.touched_bytes(tier)) json["arena_touched"] = *touched;
+  json["counted"] = run.ledger(tier).by_purpose();
+  return json;
 }
 
 Json lanes(TrainingRun& run, std::size_t steps) {
@@ -75,6 +82,7 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
        {{"device", tier(run, plan::Tier::device)},
         {"host", tier(run, plan::Tier::host)},
         {"disk", tier(run, plan::Tier::disk)}}},
+      {"process", to_json(report_process(run, runtime))},
       {"lanes", lanes(run, figures.step_seconds.size())},
       {"parameters", run.store().parameters().count()},
       {"threads", runtime.threads()},

@@ -17,6 +17,7 @@
 #include "engine/model_source.h"
 #include "engine/model_tokenizer.h"
 #include "engine/numerics_key.h"
+#include "engine/process_report.h"
 #include "engine/product_choices.h"
 #include "engine/run_folder.h"
 #include "engine/saving.h"
@@ -131,11 +132,13 @@ class Session {
         trace_(files_, options.trace),
         runtime_(options.device, check_threads(options.threads)),
         source_(find_model(files_, options.model)),
-        tokenizer_(find_tokenizer(source_, options.tokenizer)),
+        tokenizer_(find_tokenizer(
+            source_, options.tokenizer,
+            limits_within(runtime_.memory(), options.device_memory, options.host_memory).host)),
         companions_(find_companions(files_, source_, tokenizer_.folder, tokenizer_.parts.files)),
-        settings_(training_settings(options, source_.config, runtime_.limits())),
+        settings_(settings_with_tokenizer()),
         data_(options, tokenizer_, source_.config.vocabulary, runtime_.threads(), note()) {
-    settings_.host_extra += data_.memory_bytes();
+    settings_.extras.push_back({plan::Tier::host, "data", data_.memory_bytes()});
   }
 
   TrainSummary run() {
@@ -158,9 +161,6 @@ class Session {
     observer_.note(plan::explain(plan));
     TrainingRun run(runtime_, settings_, std::move(plan));
     figures_.start.lap("allocate");
-    const memory::Reservation staging = run.host_ledger().reserve("staging", kStagingBytes);
-    const memory::Reservation ready =
-        run.host_ledger().reserve("batches", settings_.host_extra - kStagingBytes);
     fill_parameters(run, start);
     if (start) compare_all_data(state_, data_, options_.accept_changed_data, note());
     figures_.start.lap("initialize");
@@ -180,6 +180,18 @@ class Session {
   }
 
  private:
+  // Before data is read, which may render conversations.
+  TrainingSettings settings_with_tokenizer() {
+    TrainingSettings settings = training_settings(options_, source_.config, runtime_.memory());
+    settings.extras.push_back({plan::Tier::host, "tokenizer", tokenizer_.memory_bytes()});
+    if (!tokenizer_.parts.chat) return settings;
+    const int readers = TrainingData::readers(runtime_.threads());
+    const Bytes rendering = rendering_memory(settings.limits.host, readers);
+    tokenizer_.parts.chat->limit_memory(static_cast<std::size_t>(rendering));
+    settings.extras.push_back({plan::Tier::host, "chat rendering", readers * rendering});
+    return settings;
+  }
+
   Note note() {
     return [this](const std::string& text) { observer_.note(text); };
   }
@@ -192,6 +204,7 @@ class Session {
     if (saving.wanted()) remember_data(stopped_ ? kHurry : kPatience);
     saving.save_finally(state_);
     if (!stopped_) validate(run, log);
+    observer_.note(explain(report_process(run, runtime_)));
     return {.steps = state_.step,
             .stopped = stopped_,
             .checkpoint = saving.last(),
@@ -412,9 +425,19 @@ class Session {
   bool stopped_ = false;
 };
 
+// A plan without data counts what is known without it.
+void count_tokenizer(TrainingSettings& settings, const ModelSource& source,
+                     const TrainOptions& options) {
+  if (options.tokenizer.empty() && (source.folder.empty() || !text::has_tokenizer(source.folder))) {
+    return;
+  }
+  const ModelTokenizer tokenizer = find_tokenizer(source, options.tokenizer, settings.limits.host);
+  settings.extras.push_back({plan::Tier::host, "tokenizer", tokenizer.memory_bytes()});
+}
+
 // On a machine that need not be here.
 std::string explain_elsewhere(io::FileSystem& files, const TrainOptions& options,
-                              const model::Config& config, const std::string& machine) {
+                              const ModelSource& source, const std::string& machine) {
   if (!options.profile.empty()) {
     throw ConfigError("--profile: speeds of this machine say nothing of --machine; give one only");
   }
@@ -424,8 +447,11 @@ std::string explain_elsewhere(io::FileSystem& files, const TrainOptions& options
     throw ConfigError(fmt::format("--device {}: the machine is a {} one; leave --device out",
                                   options.device, profile.device));
   }
-  const TrainingSettings settings = training_settings(
-      options, config, {.device = profile.device_memory, .host = profile.host_memory});
+  TrainingSettings settings = training_settings(options, source.config,
+                                                {.device = profile.device_memory,
+                                                 .host = profile.host_memory,
+                                                 .shared = profile.device == "cpu"});
+  count_tokenizer(settings, source, options);
   const auto ops = kernels::create_absent_ops(profile.device, profile.cores);
   const plan::Plan plan = plan_training(*ops, profile, settings);
   if (trace.wanted()) trace.write(plan::predicted_trace(plan));
@@ -446,12 +472,13 @@ TrainSummary train(const TrainOptions& options, TrainObserver& observer) {
 std::string explain_plan(const TrainOptions& options, const std::string& machine) {
   io::PosixFileSystem files;
   const engine::ModelSource source = engine::find_model(files, options.model);
-  if (!machine.empty()) return engine::explain_elsewhere(files, options, source.config, machine);
+  if (!machine.empty()) return engine::explain_elsewhere(files, options, source, machine);
   engine::TraceFile trace(files, options.trace);
   engine::Runtime runtime(options.device, engine::check_threads(options.threads));
   const std::string speeds = engine::load_profile(files, runtime, options.profile);
-  const engine::TrainingSettings settings =
-      engine::training_settings(options, source.config, runtime.limits());
+  engine::TrainingSettings settings =
+      engine::training_settings(options, source.config, runtime.memory());
+  engine::count_tokenizer(settings, source, options);
   const plan::Plan plan = engine::plan_training(runtime, settings);
   if (trace.wanted()) trace.write(plan::predicted_trace(plan));
   return plan::explain(plan) + plan::explain(engine::alternatives_to(plan, runtime, settings)) +

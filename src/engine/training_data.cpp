@@ -149,7 +149,7 @@ TrainingData::TrainingData(const TrainOptions& options, const ModelTokenizer& to
              .held_out_share = options.eval_share.value_or(0)},
       // A few threads make tokens faster than any model takes them.
       bounds_(text::bounds_for(rules_.shape, kBatchesAhead * options.accumulate,
-                               std::clamp(threads / 4, 1, 8))) {
+                               readers(threads) - 1)) {
   for (const text::SkippedFile& skipped : data_.skipped()) {
     note(fmt::format("Not trained on: {} ({})", skipped.path.string(), skipped.reason));
   }
@@ -223,6 +223,8 @@ text::DataPosition TrainingData::position_after_change(text::DataPosition positi
   return {.epoch = position.epoch, .item = position.item, .token = 0};
 }
 
+int TrainingData::readers(int threads) { return std::clamp(threads / 4, 1, 8) + 1; }
+
 Json TrainingData::key() const {
   return {{"tokenizer", data_.encoding().tokenizer->digest()},
           {"packing", name_of(rules_.packing)},
@@ -233,7 +235,8 @@ Json TrainingData::key() const {
 Bytes TrainingData::memory_bytes() const {
   text::AheadBounds bounds = bounds_;
   bounds.tokens = 0;
-  Bytes bytes = data_.memory_bytes() + text::ReadAhead::memory_bytes(data_, bounds);
+  Bytes bytes = data_.memory_bytes() + text::ReadAhead::memory_bytes(data_, bounds) +
+                bounds_.workers * data_.encoding().tokenizer->encoding_bytes();
   bytes += digests_->memory_bytes();
   if (evaluation_) {
     bytes += evaluation_->memory_bytes() + text::reading_bytes(*evaluation_) +

@@ -60,6 +60,8 @@ class TrainingData {
 
   // Host memory it takes, batches and the tokens that wait to become some left out.
   Bytes memory_bytes() const;
+  // Threads that read at the same time, the one that validates included.
+  static int readers(int threads);
 
   // From `start` on. The object must outlive them.
   text::Prefetcher batches(text::DataPosition start) const;

@@ -39,11 +39,33 @@ std::vector<plan::TaskId> find_evaluation(const std::vector<plan::Task>& tasks) 
 }
 
 plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s) {
-  return training_workload(make_decoder(s), model::parameters_of(s.config), ops,
-                           {.accumulate = s.accumulate,
-                            .gradient_type = s.gradient_type,
-                            .state = s.state_kind(),
-                            .host_extra = s.host_extra + ParameterStore::kStagingBytes});
+  TrainingShape shape{.accumulate = s.accumulate,
+                      .gradient_type = s.gradient_type,
+                      .state = s.state_kind(),
+                      .extras = s.extras,
+                      .task_bytes = kTaskBytes};
+  shape.extras.push_back({plan::Tier::host, "staging", ParameterStore::kStagingBytes});
+  if (s.trace_steps > 0) shape.task_bytes += (s.trace_steps + 2) * kTracedTaskBytes;
+  return training_workload(make_decoder(s), model::parameters_of(s.config), ops, shape);
+}
+
+// All that the plan counted, before any of it is taken.
+std::vector<memory::Reservation> reserve_all(const plan::Plan& plan, memory::Ledger& device,
+                                             memory::Ledger& host) {
+  std::vector<memory::Reservation> all;
+  const auto reserve = [&](plan::Tier tier, const std::string& purpose, Bytes bytes) {
+    all.push_back((tier == plan::Tier::device ? device : host).reserve(purpose, bytes));
+  };
+  for (const plan::Tier tier : {plan::Tier::device, plan::Tier::host}) {
+    reserve(tier, "arena", plan.layout.size_of(tier));
+  }
+  for (const plan::Extra& extra : plan.workload.extras) {
+    reserve(extra.tier, extra.name, extra.bytes);
+  }
+  reserve(plan::Tier::host, std::string(plan::kPlanExtra),
+          plan.peak(plan::Tier::host) - plan.layout.size_of(plan::Tier::host) -
+              plan.workload.extra(plan::Tier::host));
+  return all;
 }
 
 plan::Profile speeds_for(plan::Profile profile, const TrainingSettings& s) {
@@ -96,11 +118,8 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
       map_(map_chunks(parameters_, plan_.program.chunks)),
       device_ledger_("device", settings_.limits.device),
       host_ledger_("host", settings_.limits.host),
-      device_reservation_(
-          device_ledger_.reserve("arena", plan_.layout.size_of(plan::Tier::device))),
-      library_reservation_(device_ledger_.reserve("libraries", plan_.workload.device_extra)),
-      host_reservation_(host_ledger_.reserve("arena", plan_.layout.size_of(plan::Tier::host))),
-      store_reservation_(host_ledger_.reserve("store", ParameterStore::kStagingBytes)),
+      reservations_(reserve_all(plan_, device_ledger_, host_ledger_)),
+      device_is_host_(runtime.device().kind() == "cpu"),
       device_arena_("device",
                     runtime.device().allocate_device(plan_.layout.size_of(plan::Tier::device))),
       host_arena_("host", runtime.device().allocate_host(plan_.layout.size_of(plan::Tier::host))),
@@ -197,6 +216,11 @@ plan::Trace TrainingRun::trace() {
                     .steps = settings_.trace_steps};
   for (plan::Span& span : trace.spans) span.step += steps_before_ + 1;
   return trace;
+}
+
+std::optional<Bytes> TrainingRun::touched_bytes(plan::Tier tier) const {
+  if (tier == plan::Tier::host) return host_arena_.touched_bytes();
+  return device_is_host_ ? device_arena_.touched_bytes() : std::nullopt;
 }
 
 Bytes TrainingRun::measured_peak(plan::Tier tier) const {

@@ -23,6 +23,12 @@
 
 namespace ebb::engine {
 
+// Host memory that a task of a step takes, at most, on top of what it works on: in its plan and
+// while that is made (about 1 KiB), and in the queues and events of a run. Tests measure it.
+inline constexpr Bytes kTaskBytes = 2 * kKiB;
+// And for each step that a trace keeps: its times, and what writing them down takes.
+inline constexpr Bytes kTracedTaskBytes = 512;
+
 struct TrainingSettings {
   model::Config config;
   model::Shape shape;
@@ -36,7 +42,7 @@ struct TrainingSettings {
   double clip = 1.0;
   plan::Limits limits;
   plan::Wishes wishes;
-  Bytes host_extra = 0;  // host memory that the caller will take from the ledger itself
+  std::vector<plan::Extra> extras;  // what the caller holds for the run: data, tokenizer, batches
   Disturbance disturbance;
   std::int64_t trace_steps = 0;  // the last steps, of which a trace is kept
 
@@ -91,14 +97,18 @@ class TrainingRun {
   const TrainingSettings& settings() const { return settings_; }
   const plan::Plan& plan() const { return plan_; }
   const Executor& executor() const { return executor_; }
-  memory::Ledger& host_ledger() { return host_ledger_; }
+  const memory::Ledger& ledger(plan::Tier tier) const {
+    return tier == plan::Tier::device ? device_ledger_ : host_ledger_;
+  }
 
   // When tasks ran in the last settings().trace_steps steps. Waits for all that is under way, and
   // takes it that some of it may fail.
   plan::Trace trace();
 
-  // From what tasks touched and what was reserved beside the arenas.
+  // From what tasks said they touched and what was reserved beside the arenas.
   Bytes measured_peak(plan::Tier tier) const;
+  // What the system gave the tier's arena pages for; nothing for the memory of a GPU.
+  std::optional<Bytes> touched_bytes(plan::Tier tier) const;
 
  private:
   // Into the memory that the micro-batch is loaded from. Returns the targets that count.
@@ -111,10 +121,8 @@ class TrainingRun {
   ChunkMap map_;
   memory::Ledger device_ledger_;
   memory::Ledger host_ledger_;
-  memory::Reservation device_reservation_;
-  memory::Reservation library_reservation_;
-  memory::Reservation host_reservation_;
-  memory::Reservation store_reservation_;
+  std::vector<memory::Reservation> reservations_;
+  bool device_is_host_;  // the device tier is the process's memory too
   memory::Arena device_arena_;
   memory::Arena host_arena_;
   TrainingTasks tasks_;

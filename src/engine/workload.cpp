@@ -197,8 +197,9 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
     work.state_planes.push_back({grain.bytes, grain.per});
   }
   work.norm_block = kernels::kNormBlock;
-  work.device_extra = ops.library_bytes();
-  work.host_extra = shape.host_extra;
+  work.extras = shape.extras;
+  work.extras.insert(work.extras.begin(), {plan::Tier::device, "libraries", ops.library_bytes()});
+  work.task_bytes = shape.task_bytes;
   return work;
 }
 

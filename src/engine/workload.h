@@ -17,7 +17,8 @@ struct TrainingShape {
   std::int64_t accumulate = 1;
   DType gradient_type = DType::bf16;
   optim::StateKind state;
-  Bytes host_extra = 0;
+  std::vector<plan::Extra> extras{};  // of the run, libraries left out
+  Bytes task_bytes = 0;
 };
 
 plan::Workload training_workload(const model::Decoder&, const model::Parameters&,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/process_memory.h"
 #include "ebb/error.h"
 
 namespace ebb::memory {
@@ -16,6 +17,8 @@ std::byte* Arena::at(Bytes offset, Bytes bytes) const {
   }
   return buffer_->data() + offset;
 }
+
+std::optional<Bytes> Arena::touched_bytes() const { return pages_touched(buffer_->data(), size()); }
 
 void Arena::touch(Bytes offset, Bytes bytes) {
   const Bytes end = offset + bytes;

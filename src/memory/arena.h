@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "device/device.h"
@@ -22,6 +23,9 @@ class Arena {
   void touch(Bytes offset, Bytes bytes);
   // The end of the highest range that was touched.
   Bytes high_water() const { return high_water_.load(std::memory_order_relaxed); }
+  // Of memory of the process: what the system gave pages for, whoever touched them. It knows no
+  // layout.
+  std::optional<Bytes> touched_bytes() const;
 
  private:
   std::string name_;

@@ -66,4 +66,9 @@ Bytes Ledger::peak() const {
   return peak_;
 }
 
+std::map<std::string, Bytes> Ledger::by_purpose() const {
+  std::lock_guard lock(mutex_);
+  return by_purpose_;
+}
+
 }  // namespace ebb::memory

@@ -41,6 +41,8 @@ class Ledger {
   Bytes limit() const { return limit_; }
   Bytes held() const;
   Bytes peak() const;
+  // What is held now, by purpose.
+  std::map<std::string, Bytes> by_purpose() const;
 
  private:
   friend class Reservation;

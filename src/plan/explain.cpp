@@ -10,6 +10,21 @@
 namespace ebb::plan {
 namespace {
 
+// By name, in the order in which they were given; the program last.
+std::vector<std::pair<std::string, Limits>> extras_of(const Plan& plan) {
+  std::vector<std::pair<std::string, Limits>> rows;
+  const auto add = [&](const Extra& extra) {
+    auto row = std::find_if(rows.begin(), rows.end(),
+                            [&](const auto& known) { return known.first == extra.name; });
+    if (row == rows.end()) row = rows.insert(rows.end(), {extra.name, Limits{}});
+    (extra.tier == Tier::device ? row->second.device : row->second.host) += extra.bytes;
+  };
+  for (const Extra& extra : plan.workload.extras) add(extra);
+  add({Tier::host, std::string(kPlanExtra),
+       beside_arena(plan.program, plan.workload, Tier::host) - plan.workload.extra(Tier::host)});
+  return rows;
+}
+
 std::string memory_table(const Plan& plan) {
   const auto device = bytes_at_peak(plan, Tier::device);
   const auto host = bytes_at_peak(plan, Tier::host);
@@ -30,9 +45,12 @@ std::string memory_table(const Plan& plan) {
     text += fmt::format("  {:<24}{:>14}{:>14}\n", "holes", format_bytes(gaps_device),
                         format_bytes(gaps_host));
   }
-  text +=
-      fmt::format("  {:<24}{:>14}{:>14}\n", "libraries, data, staging",
-                  format_bytes(plan.workload.device_extra), format_bytes(plan.workload.host_extra));
+  for (const auto& [name, bytes] : extras_of(plan)) {
+    if (bytes.device + bytes.host == 0) continue;
+    text +=
+        fmt::format("  {:<24}{:>14}{:>14}\n", name, bytes.device ? format_bytes(bytes.device) : "-",
+                    bytes.host ? format_bytes(bytes.host) : "-");
+  }
   text += fmt::format("  {:<24}{:>14}{:>14}\n", "needed", format_bytes(plan.peak(Tier::device)),
                       format_bytes(plan.peak(Tier::host)));
   text += fmt::format("  {:<24}{:>14}{:>14}\n", "limit", format_bytes(plan.limits.device),
@@ -221,6 +239,13 @@ std::string explain_refusal(const Plan& closest, const Wishes& wishes) {
     text += fmt::format(
         "Missing on the {}: {} ({} bytes); --{}-memory {} would do for this plan.\n", name_of(tier),
         format_bytes(missing), missing, name_of(tier), closest.peak(tier));
+  }
+  if (const std::int64_t tasks = tasks_of_step(closest.program, closest.workload);
+      tasks > kMostTasks) {
+    text += fmt::format(
+        "A step would have {} tasks, and plans have at most {}: a larger --micro-batch with a "
+        "smaller --accumulate does the same work, and so do larger chunks (--chunk-parameters).\n",
+        tasks, kMostTasks);
   }
   text += fmt::format("Closest plan: {}\nWhat would help:\n", flags_of(closest.choices));
   for (const std::string& remedy : remedies(closest, wishes)) text += "  - " + remedy + "\n";

@@ -22,15 +22,16 @@ Bytes streamed_bytes(const Program& program, const Workload& workload) {
 // than what is alive at once; then states ride in a little later and it is laid out again, in the
 // end as late as they can.
 bool lay_out_within(Plan& plan, Tide tide) {
-  const Bytes room = plan.limits.device - plan.workload.device_extra;
+  const Bytes room = plan.limits.device - plan.workload.extra(Tier::device);
   Rooms rooms;
-  rooms[static_cast<std::size_t>(Tier::host)].most = plan.limits.host - plan.workload.host_extra;
   Room& device = rooms[static_cast<std::size_t>(Tier::device)];
   device.most = room;
   tide.budget = room;
   constexpr int attempts = 5;
   for (int attempt = 1; attempt <= attempts; ++attempt) {
     plan.program = build_training(plan.workload, plan.choices, tide);
+    rooms[static_cast<std::size_t>(Tier::host)].most =
+        plan.limits.host - beside_arena(plan.program, plan.workload, Tier::host);
     const Bytes alive = peak_alive(plan.program, Tier::device);
     // More alive than the limit: the barest order needs more too, and nothing helps.
     if (alive > room) return false;
@@ -47,6 +48,12 @@ bool lay_out_within(Plan& plan, Tide tide) {
     tide.budget = barest ? 0 : std::max<Bytes>(0, std::min(tide.budget - step, alive - 1));
   }
   return false;
+}
+
+// Whether the program may be built and kept at all, whatever it would move.
+bool is_possible(const Plan& plan) {
+  return tasks_of_step(plan.program, plan.workload) <= kMostTasks &&
+         beside_arena(plan.program, plan.workload, Tier::host) <= plan.limits.host;
 }
 
 bool predict_within(Plan& plan, const Tide& tide) {
@@ -93,21 +100,42 @@ Plan plan_with(const Workload& workload, const Choices& choices, const Limits& l
   return plan;
 }
 
+std::int64_t tasks_of_step(const Program& program, const Workload& workload) {
+  const auto tasks = static_cast<std::int64_t>(program.tasks.size());
+  if (workload.passes_left_out == 0) return tasks;
+  // The first one of those that are alike.
+  return tasks +
+         workload.passes_left_out * std::count_if(program.tasks.begin(), program.tasks.end(),
+                                                  [](const Task& task) { return task.micro == 1; });
+}
+
+Bytes beside_arena(const Program& program, const Workload& workload, Tier tier) {
+  const bool host = tier == Tier::host && workload.task_bytes > 0;
+  return workload.extra(tier) + (host ? workload.task_bytes * tasks_of_step(program, workload) : 0);
+}
+
 bool fits(const Plan& plan) {
-  return std::all_of(kTiers.begin(), kTiers.end(),
+  return tasks_of_step(plan.program, plan.workload) <= kMostTasks &&
+         std::all_of(kTiers.begin(), kTiers.end(),
                      [&](Tier tier) { return plan.peak(tier) <= plan.limits.of(tier); });
 }
 
 Plan make_plan(const Workload& workload, const Wishes& wishes, const Limits& limits,
                const Profile& profile) {
   const auto find = [&](const Wishes& asked, const Effort& effort) {
-    return plan_with(workload, search(workload, asked, limits, profile, effort).choices, limits,
-                     profile);
+    const Choices choices = search(workload, asked, limits, profile, effort).choices;
+    // Of many micro-batches a few tell whether there is room for the program of all of them.
+    Plan few = plan_with(shortened(workload, kMostPasses), choices, limits, profile);
+    if (workload.micro_batches <= kMostPasses || !is_possible(few)) return few;
+    return plan_with(workload, choices, limits, profile);
   };
   Plan plan = find(wishes, {});
   if (fits(plan)) return plan;
-  // Micro-batches that were taken for alike leave other holes.
-  if (workload.micro_batches > kMostPasses) {
+  // Micro-batches that were taken for alike leave other holes. Hundreds of programs are built, so
+  // they must be small.
+  constexpr std::int64_t few_tasks = 1 << 14;
+  if (workload.micro_batches > kMostPasses &&
+      tasks_of_step(plan.program, plan.workload) <= few_tasks) {
     if (Plan other = find(wishes, {.every_pass = true}); fits(other)) return other;
   }
   // States come in smaller pieces where there is hardly room.

@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "plan/choices.h"
 #include "plan/layout.h"
@@ -33,6 +34,15 @@ struct Wishes {
   std::optional<std::int64_t> chunk_parameters{};
 };
 
+// Tasks of a step, those of passes that were left out of the program included.
+std::int64_t tasks_of_step(const Program&, const Workload&);
+// Plans of more than this are refused: they would take minutes to find, and gigabytes.
+inline constexpr std::int64_t kMostTasks = 1 << 18;
+// What the program itself is called among a tier's extras.
+inline constexpr std::string_view kPlanExtra = "plan and queues";
+// What a tier holds beside its arena: the workload's extras and, on the host, the program itself.
+Bytes beside_arena(const Program&, const Workload&, Tier);
+
 struct Plan {
   Limits limits{};
   Workload workload{};
@@ -43,7 +53,9 @@ struct Plan {
   Simulation prediction{};
 
   // What a tier will hold at most: its arena and what lives beside it.
-  Bytes peak(Tier tier) const { return layout.size_of(tier) + workload.extra(tier); }
+  Bytes peak(Tier tier) const {
+    return layout.size_of(tier) + beside_arena(program, workload, tier);
+  }
   double tokens_per_second() const {
     return static_cast<double>(workload.tokens * workload.micro_batches) / prediction.step_seconds;
   }

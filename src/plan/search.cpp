@@ -19,15 +19,6 @@ constexpr double kWorthIt = 0.998;
 constexpr std::size_t kStarts = 4;
 constexpr std::int64_t kPassesOfBytes = 3;
 
-// The same work with fewer micro-batches; what those left out hold is counted all the same.
-Workload shortened(Workload work, std::int64_t most) {
-  const std::int64_t left_out = std::max<std::int64_t>(0, work.micro_batches - most);
-  work.micro_batches -= left_out;
-  work.host_extra += left_out * (align_up(work.batch) + 16) + (left_out > 0 ? 2 * kAlignment : 0);
-  work.device_extra += left_out > 0 ? align_up(8 * left_out) : 0;
-  return work;
-}
-
 // What is searched. The share that leaves the device is the least that fits, and `more`.
 struct Point {
   std::int64_t recompute = 0;
@@ -236,11 +227,13 @@ class Searcher {
     Bytes missing = 0;
     Fit fit;
     for (const Tier tier : {Tier::device, Tier::host}) {
-      const Bytes over = peak_alive(program, tier) + three_passes_.extra(tier) - limits_.of(tier);
+      const Bytes over =
+          peak_alive(program, tier) + beside_arena(program, three_passes_, tier) - limits_.of(tier);
       if (over <= 0) continue;
       missing += over;
       fit.short_of_device = fit.short_of_device || tier == Tier::device;
     }
+    if (tasks_of_step(program, three_passes_) > kMostTasks) missing = std::max<Bytes>(missing, 1);
     fit.fits = missing == 0;
     if (best_.fits || missing >= missing_) return fit;
     missing_ = missing;

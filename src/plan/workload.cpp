@@ -1,5 +1,7 @@
 #include "plan/workload.h"
 
+#include <algorithm>
+
 namespace ebb::plan {
 
 Cost& Cost::operator+=(const Cost& other) {
@@ -38,8 +40,26 @@ Bytes Workload::state_bytes(std::int64_t count) const {
   return total;
 }
 
+Bytes Workload::extra(Tier tier) const {
+  Bytes total = 0;
+  for (const Extra& extra : extras) total += extra.tier == tier ? extra.bytes : 0;
+  return total;
+}
+
 Bytes Workload::sum_bytes() const {
   return micro_batches == 1 ? 0 : micro_batches == 2 ? gradient_bytes : 4;
+}
+
+Workload shortened(Workload work, std::int64_t passes) {
+  const std::int64_t left_out = std::max<std::int64_t>(0, work.micro_batches - passes);
+  if (left_out == 0) return work;
+  work.micro_batches -= left_out;
+  work.passes_left_out += left_out;
+  // Their tokens and targets, and their losses in the reports.
+  work.extras.push_back(
+      {Tier::host, "batches", left_out * (align_up(work.batch) + 16) + 2 * kAlignment});
+  work.extras.push_back({Tier::device, "batches", align_up(8 * left_out)});
+  return work;
 }
 
 }  // namespace ebb::plan

@@ -55,6 +55,14 @@ struct StatePlane {
   std::int64_t per = 1;
 };
 
+// Memory of a tier beside the program's objects: what libraries take by themselves, data prepared
+// ahead, a tokenizer. It is held for as long as the run is.
+struct Extra {
+  Tier tier = Tier::host;
+  std::string name;
+  Bytes bytes = 0;
+};
+
 // Blocks are: the embedding, the transformer blocks, the head, in this order.
 struct Workload {
   std::vector<Block> blocks;
@@ -69,14 +77,13 @@ struct Workload {
   Bytes gradient_bytes = 2;
   std::vector<StatePlane> state_planes;
   std::int64_t norm_block = 4096;  // the grain of gradient norms; chunks are cut along it
-  // Device memory outside the program: what libraries take by themselves.
-  Bytes device_extra = 0;
-  // Host memory outside the program: data prepared ahead, staging for checkpoints.
-  Bytes host_extra = 0;
+  std::vector<Extra> extras{};
+  // Host memory that each task of a step takes: planning it, its description, running it.
+  Bytes task_bytes = 0;
+  // Micro-batches that run, but whose tasks are left out of programs: they are as others are.
+  std::int64_t passes_left_out = 0;
 
-  Bytes extra(Tier tier) const {
-    return tier == Tier::device ? device_extra : tier == Tier::host ? host_extra : 0;
-  }
+  Bytes extra(Tier tier) const;
   std::int64_t parameters() const;
   // A chunk's state as one piece of memory: its planes, each starting at a multiple of 64 bytes.
   Bytes state_bytes(std::int64_t count) const;
@@ -84,5 +91,9 @@ struct Workload {
   // sum after the first of two is a gradient itself; from three on it is fp32.
   Bytes sum_bytes() const;
 };
+
+// The same work with at most so many micro-batches in its programs. What those left out hold and
+// cost in memory is counted all the same. Three have the bytes of any more.
+Workload shortened(Workload, std::int64_t passes);
 
 }  // namespace ebb::plan

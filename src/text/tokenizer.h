@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/units.h"
+
 namespace ebb::text {
 
 // Text to token ids and back. Immutable, so any thread may call it.
@@ -61,6 +63,11 @@ class Tokenizer {
 
   // The id of a token as its vocabulary spells it.
   virtual std::optional<std::int32_t> id_of(std::string_view token) const = 0;
+
+  // What it holds itself, and what each thread that encodes at the same time needs for it beside
+  // memory that grows with the text.
+  virtual Bytes memory_bytes() const { return 0; }
+  virtual Bytes encoding_bytes() const { return 0; }
 
   // Changes when an encoding might. Part of a run's numerics key.
   virtual std::string digest() const { return name(); }

@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kTokenizer = "tokenizer.json";
 constexpr const char* kConfig = "tokenizer_config.json";
 constexpr const char* kSpecialTokens = "special_tokens_map.json";
 constexpr const char* kTemplate = "chat_template.jinja";
@@ -72,20 +71,20 @@ std::optional<std::string> default_template(const Json& config) {
 }  // namespace
 
 bool has_tokenizer(const fs::path& folder) {
-  return io::PosixFileSystem().exists(folder / kTokenizer);
+  return io::PosixFileSystem().exists(folder / kTokenizerFile);
 }
 
 TokenizerFolder load_tokenizer(const fs::path& folder) {
   io::PosixFileSystem files;
   TokenizerFolder out;
-  for (const char* name : {kTokenizer, kConfig, kSpecialTokens, kTemplate}) {
+  for (const char* name : {kTokenizerFile, kConfig, kSpecialTokens, kTemplate}) {
     if (files.exists(folder / name)) out.files.emplace_back(name);
   }
   if (!has_tokenizer(folder)) {
     throw ConfigError(fmt::format(
         "there is no {} in '{}'; tokenizers in other files (vocab.json, tokenizer.model) are not "
         "read: load and save the tokenizer with transformers, which writes it",
-        kTokenizer, folder.string()));
+        kTokenizerFile, folder.string()));
   }
   const Json config = read_object(files, folder / kConfig);
   add_special_tokens(config, out.special_tokens);
@@ -93,7 +92,8 @@ TokenizerFolder load_tokenizer(const fs::path& folder) {
 
   const auto end = out.special_tokens.find("eos_token");
   out.tokenizer = std::make_unique<bpe::BpeTokenizer>(
-      io::read_text(files, folder / kTokenizer, kTokenizerBytes), quoted(folder / kTokenizer),
+      io::read_text(files, folder / kTokenizerFile, kTokenizerBytes),
+      quoted(folder / kTokenizerFile),
       end == out.special_tokens.end() ? std::string_view() : end->second);
 
   if (files.exists(folder / kTemplate)) {

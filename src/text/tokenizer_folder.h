@@ -13,6 +13,8 @@
 
 namespace ebb::text {
 
+inline constexpr const char* kTokenizerFile = "tokenizer.json";
+
 struct TokenizerFolder {
   std::unique_ptr<Tokenizer> tokenizer;
   // From chat_template.jinja or tokenizer_config.json; none for models that do not chat.

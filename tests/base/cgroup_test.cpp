@@ -71,6 +71,41 @@ TEST_F(Cgroup, VersionOnesWordForNoQuota) {
   EXPECT_EQ(limits("1:cpu:/\n").cpus, kNoCpus);
 }
 
+TEST_F(Cgroup, WhatIsLeftIsTheLimitLessWhatIsHeldAndNotCachedFiles) {
+  put("memory.max", "1000000\n");
+  put("memory.current", "600000\n");
+  put("memory.stat", "anon 350000\nfile 250000\ninactive_file 200000\nactive_file 50000\n");
+  EXPECT_EQ(limits("0::/\n").memory, 1000000);
+  EXPECT_EQ(limits("0::/\n").memory_left, 600000);
+}
+
+TEST_F(Cgroup, TheHighMarkOfAGroupAboveLeavesLess) {
+  put("memory.max", "max\n");
+  put("memory.high", "700000\n");
+  put("memory.current", "300000\n");
+  put("app/memory.max", "500000\n");
+  put("app/memory.current", "50000\n");
+  EXPECT_EQ(limits("0::/app\n").memory, 500000);
+  EXPECT_EQ(limits("0::/app\n").memory_left, 400000);
+  EXPECT_EQ(limits("0::/\n").memory_left, 400000);
+}
+
+TEST_F(Cgroup, VersionOneCountsWhatIsLeftWithNamesOfItsOwn) {
+  put("memory/memory.limit_in_bytes", "9223372036854771712\n");
+  put("memory/memory.usage_in_bytes", "123456789\n");
+  put("memory/pod/memory.limit_in_bytes", "8192000\n");
+  put("memory/pod/memory.usage_in_bytes", "8000000\n");
+  put("memory/pod/memory.stat", "inactive_file 1\ntotal_inactive_file 1000000\n");
+  EXPECT_EQ(limits("7:memory:/pod\n").memory_left, 1192000);
+  EXPECT_EQ(limits("7:memory:/\n").memory_left, kNoMemory);
+}
+
+TEST_F(Cgroup, AGroupThatHoldsMoreThanItsLimitLeavesNothing) {
+  put("memory.max", "1000\n");
+  put("memory.current", "2000\n");
+  EXPECT_EQ(limits("0::/\n").memory_left, 0);
+}
+
 TEST_F(Cgroup, BothVersionsAtOnce) {
   put("unified/app/cpu.max", "300000 100000\n");
   put("cpu/app/cpu.cfs_quota_us", "400000\n");

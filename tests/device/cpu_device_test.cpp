@@ -1,5 +1,7 @@
 #include <limits>
 
+#include "base/machine.h"
+#include "device/cpu/cpu_device.h"
 #include "device/device_contract.h"
 #include "device/stream_times.h"
 #include "ebb/error.h"
@@ -24,6 +26,15 @@ TEST(CpuDevice, SaysHowMuchMemoryCouldNotBeHad) {
     EXPECT_NE(std::string(error.what()).find("4611686018427387903 bytes"), std::string::npos)
         << error.what();
   }
+}
+
+TEST(CpuDevice, BothTiersTogetherAreWhatIsAvailable) {
+  const CpuDevice device(24 * kGiB);
+  EXPECT_EQ(device.device_memory() + device.host_memory(), 24 * kGiB);
+  EXPECT_GE(device.device_memory(), device.host_memory());
+  EXPECT_GT(device.host_memory(), 0);
+  const CpuDevice machine;
+  EXPECT_LT(machine.device_memory() + machine.host_memory(), usable_memory());
 }
 
 TEST(CreateDevice, RefusesKindsItDoesNotKnow) {

@@ -23,7 +23,7 @@ Sweep sweep(TrainingSettings settings, Bytes resident_peak) {
   // What libraries take and want as workspace is the same under every limit.
   Runtime runtime(test_device(), 2);
   const plan::Workload work = plan_training(runtime, settings).workload;
-  const Bytes fixed = work.device_extra + work.scratch;
+  const Bytes fixed = work.extra(plan::Tier::device) + work.scratch;
   for (int percent = 4; percent <= 112; percent += 4) {
     settings.limits.device = fixed + (resident_peak - fixed) * percent / 100;
     try {

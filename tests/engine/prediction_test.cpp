@@ -23,7 +23,7 @@ void take_faster(plan::Profile& best, const plan::Profile& other) {
   }
 }
 
-TrainingSettings run_settings(plan::Site site) {
+TrainingSettings run_settings(plan::Site site, std::int64_t accumulate = 1) {
   TrainingSettings s = small_settings();
   s.config = small_config();
   s.config.hidden = 256;
@@ -32,6 +32,7 @@ TrainingSettings run_settings(plan::Site site) {
   s.config.intermediate = 704;
   s.config.vocabulary = 512;
   s.shape = {.rows = 1, .sequence = 128};
+  s.accumulate = accumulate;
   s.wishes.site = site;
   s.wishes.chunk_parameters.reset();
   return s;
@@ -60,8 +61,10 @@ TEST(Prediction, OfStepsOnTheCpuDeviceIsWithinAFifth) {
   if (scale != nullptr && std::string(scale) == "small") GTEST_SKIP() << "sanitizers change speeds";
   if (test_device() != "cpu") GTEST_SKIP() << "of the cpu device alone";
   Runtime runtime("cpu", 1);
-  const std::vector<TrainingSettings> all = {run_settings(plan::Site::resident),
-                                             run_settings(plan::Site::host)};
+  const std::vector<TrainingSettings> all = {
+      run_settings(plan::Site::resident), run_settings(plan::Site::host),
+      run_settings(plan::Site::stream),   run_settings(plan::Site::resident, 3),
+      run_settings(plan::Site::host, 3),  run_settings(plan::Site::stream, 3)};
   plan::Profile speeds = runtime.profile();
   for (const plan::ProfileField& field : plan::profile_fields()) speeds.*field.figure = 0;
   std::vector<double> measured(all.size(), std::numeric_limits<double>::infinity());

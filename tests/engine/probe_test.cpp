@@ -64,7 +64,7 @@ class KeptProfile : public testing::Test {
   std::string load(int threads, const std::string& path = "") {
     Runtime runtime(device, threads);
     const std::string note = load_profile(files, runtime, path);
-    EXPECT_EQ(runtime.profile().device_memory, runtime.limits().device);
+    EXPECT_EQ(runtime.profile().device_memory, runtime.memory().device);
     return note + " / " + runtime.profile().matmul_flops.source;
   }
 

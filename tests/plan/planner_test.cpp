@@ -164,7 +164,7 @@ TEST(Planner, CountsHostMemoryOutsideTheProgram) {
   const Plan plan = make_plan(work, {.site = Site::stream}, kRoomy, machine());
   Limits limits{.device = kRoomy.device, .host = plan.peak(Tier::host)};
   EXPECT_NO_THROW(make_plan(work, {.site = Site::stream}, limits, machine()));
-  work.host_extra = 1;
+  work.extras.push_back({Tier::host, "data", 1});
   try {
     make_plan(work, {.site = Site::stream}, limits, machine());
     FAIL() << "one byte is missing";

@@ -79,7 +79,7 @@ inline Workload random_workload(std::uint64_t seed) {
   work.state_planes =
       wide ? std::vector<StatePlane>{{4}, {4}} : std::vector<StatePlane>{{2}, {4}, {4}};
   work.norm_block = dice.pick<std::int64_t>({16, 64, 256, 4096});
-  work.host_extra = dice.between(0, 100'000);
+  work.extras.push_back({Tier::host, "data", dice.between(0, 100'000)});
   return work;
 }
 

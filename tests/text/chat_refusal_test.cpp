@@ -5,6 +5,8 @@
 
 #include "base/json.h"
 #include "ebb/error.h"
+#include "ebb/units.h"
+#include "heap_watch.h"
 #include "text/chat/chat_template.h"
 
 namespace ebb::text {
@@ -198,7 +200,7 @@ TEST(ChatRefusals, ErrorsCanBePrinted) {
 }
 
 TEST(ChatRefusals, TextAndListsWithoutEnd) {
-  const std::string text = "the template makes a text longer than 64 MiB";
+  const std::string text = "the template makes a text longer than 64.0 MiB";
   const std::string list = "the template makes a list longer than 1000000 items";
   const std::pair<std::string, std::string> cases[] = {
       {"{{ 'a' * 1000000000 }}", text},
@@ -257,6 +259,71 @@ TEST(ChatRefusals, ValuesInCirclesAreFreed) {
                                "{% for i in [1] %}{% macro n() %}{{ i }}{% endmacro %}"
                                "{% set a.n = n %}{% set a.loop = loop %}{% endfor %}{{ a.n() }}"),
             "no error");
+}
+
+// Values that live on, lists of very many of them, texts in the making, macros' texts in macros'
+// texts: whatever it is, it ends before the memory does.
+TEST(ChatRefusals, ARenderingHoldsNoMoreThanItsMemory) {
+  const char* const hungry[] = {
+      "{% set s = 'ab' * 30000000 %}",
+      "{{ ('a ' * 1000000).split() | length }}",
+      "{{ ('a ' * 4000000).split(' ') | length }}",
+      "{{ ('ab' * 4000000) | list | length }}",
+      "{% set l = ('a' * 100000) | list %}{{ (l * 10) | map('upper') | list | length }}",
+      "{% set ns = namespace(t='') %}{% for i in range(100000) %}{% set ns.t = ns.t + 'abcdefgh' * "
+      "500 %}{% endfor %}",
+      "{% for i in range(100000) %}{{ 'abcdefgh' * 500 }}{% endfor %}",
+      "{% for i in range(90000) %}some text that is written out again and again{% endfor %}",
+      "{% macro m(n) %}{{ 'abcdefgh' * 9000 }}{% if n > 0 %}{{ m(n - 1) }}{% endif %}"
+      "{% endmacro %}{{ m(150) }}",
+      "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}{% set ns.l = [ns.l, i] %}"
+      "{% endfor %}",
+      "{% set ns = namespace(l=[]) %}{% for i in range(3000) %}{% set ns.l = ns.l + ['x'.strip] %}"
+      "{% endfor %}{{ (ns.l * 300) | length }}",
+      "{{ (['a' * 60000] * 100000) | join | length }}",
+      "{{ ('a' * 60000).replace('a', 'b' * 60000) }}",
+      "{{ (['a' * 1000] * 40000) | tojson }}",
+      "{{ range(100000) | map('string') | list | length }}",
+      "{{ dict(messages[0]).items() | list * 100000 }}",
+      "{% macro f() %}{% endmacro %}{% set ns = namespace(l=[]) %}{% for i in range(9000) %}"
+      "{% set a = 'x' * 9000 %}{% macro g() %}{{ a }}{% endmacro %}{% endfor %}"};
+  for (const Bytes memory : {kMiB, 4 * kMiB}) {
+    for (const char* source : hungry) {
+      ChatTemplate parsed(source, "t");
+      parsed.limit_memory(static_cast<std::size_t>(memory));
+      const HeapWatch heap;
+      std::string error;
+      try {
+        parsed.render(kHello, {}, true);
+      } catch (const FormatError& refusal) {
+        error = refusal.what();
+      }
+      EXPECT_LE(heap.peak(), memory) << source;
+      EXPECT_EQ(error.empty(), error.find("t: line ") != 0) << error;
+    }
+  }
+}
+
+TEST(ChatRefusals, MemoryThatIsGivenBackIsCountedNoMore) {
+  // 80 MB of text in all, 4 KB at a time.
+  ChatTemplate parsed(
+      "{% for i in range(20000) %}{% set s = 'abcdefgh' * 500 %}{% endfor %}{{ messages | length "
+      "}}",
+      "t");
+  parsed.limit_memory(4 * kMiB);
+  EXPECT_EQ(parsed.render(kHello, {}, true), "1");
+}
+
+TEST(ChatRefusals, AConversationThatIsTooLargeIsRefusedWithItsMessage) {
+  ChatTemplate parsed("{{ messages[0].content }}", "t");
+  parsed.limit_memory(kMiB);
+  try {
+    parsed.render({{{"role", "user"}, {"content", std::string(2'000'000, 'a')}}}, {}, true);
+    FAIL() << "rendered";
+  } catch (const FormatError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "t: message 1: the template's values need more than 512 KiB of memory at once");
+  }
 }
 
 }  // namespace

@@ -46,16 +46,23 @@ class BorrowedBuffer final : public Buffer {
 
 }  // namespace
 
+CpuDevice::CpuDevice(Bytes memory) : memory_(memory) {}
+CpuDevice::CpuDevice() : CpuDevice(less_margin(available_memory())) {}
+
 std::string CpuDevice::name() const { return "the machine's processors"; }
 
 std::string CpuDevice::description() const {
-  return fmt::format("processors that may be used: {}\nmemory: {}, half of it for each tier\n",
-                     usable_cpus(), format_bytes(2 * device_memory()));
+  return fmt::format(
+      "processors that may be used: {}\nmemory that is available: {}, of it {} for the "
+      "device tier and {} for the host tier\n",
+      usable_cpus(), format_bytes(memory_), format_bytes(device_memory()),
+      format_bytes(host_memory()));
 }
 
-// Both tiers are carved from the same memory: half each.
-Bytes CpuDevice::device_memory() const { return usable_memory() / 2; }
-Bytes CpuDevice::host_memory() const { return device_memory(); }
+// What is on the device need not move, and weights, gradients and activations must be there; states
+// can be on either. So the device gets most.
+Bytes CpuDevice::device_memory() const { return memory_ - host_memory(); }
+Bytes CpuDevice::host_memory() const { return memory_ / 4; }
 
 std::unique_ptr<Stream> CpuDevice::create_stream(StreamKind, std::string name) {
   return std::make_unique<CpuStream>(std::move(name));

@@ -8,6 +8,11 @@ namespace ebb::device {
 
 class CpuDevice final : public Device {
  public:
+  // Both tiers are carved from `memory`, the same for both.
+  explicit CpuDevice(Bytes memory);
+  // From what is available on this machine, less a margin.
+  CpuDevice();
+
   std::string kind() const override { return "cpu"; }
   std::string name() const override;
   std::string description() const override;
@@ -19,6 +24,9 @@ class CpuDevice final : public Device {
   std::unique_ptr<Buffer> allocate_host(Bytes bytes) override;
   std::unique_ptr<ForeignStream> adopt_stream(void* handle) override;
   std::unique_ptr<Buffer> adopt_device_memory(void* data, Bytes bytes) override;
+
+ private:
+  Bytes memory_;
 };
 
 }  // namespace ebb::device

@@ -33,7 +33,9 @@ Bytes CudaDevice::device_memory() const {
   return std::max<Bytes>(0, static_cast<Bytes>(free) - kMargin);
 }
 
-Bytes CudaDevice::host_memory() const { return usable_memory() / 4 * 3; }
+Bytes CudaDevice::host_memory() const {
+  return std::min(usable_memory() / 4 * 3, less_margin(available_memory()));
+}
 
 std::unique_ptr<Stream> CudaDevice::create_stream(StreamKind kind, std::string name) {
   if (kind == StreamKind::host) return std::make_unique<CpuStream>(std::move(name));

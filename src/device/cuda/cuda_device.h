@@ -22,8 +22,8 @@ class CudaDevice final : public Device {
   // What is free now, less 1 GiB: the libraries load kernels and make contexts of their own later,
   // and what they take is outside the limit.
   Bytes device_memory() const override;
-  // Three quarters of what the machine has: pinned memory is the system's no more, and the rest of
-  // the process, the page cache and other programs need some.
+  // What is available, but at most three quarters of what the machine has: pinned memory is the
+  // system's no more, and the rest of the process, the page cache and other programs need some.
   Bytes host_memory() const override;
 
   std::unique_ptr<Stream> create_stream(StreamKind kind, std::string name) override;

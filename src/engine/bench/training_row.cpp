@@ -98,7 +98,7 @@ Peak peak_of(const TrainingRun& run, plan::Tier tier) {
 }  // namespace
 
 RowRunner::RowRunner(Runtime& runtime, io::FileSystem& files, const TrainBenchOptions& options)
-    : runtime_(runtime), files_(files), options_(options), machine_(runtime.limits()) {}
+    : runtime_(runtime), files_(files), options_(options), machine_(runtime.memory()) {}
 
 TrainingSettings RowRunner::settings_of(const TrainingRow& row) {
   TrainOptions train;
@@ -134,7 +134,6 @@ MeasuredPlan RowRunner::measure(const TrainingSettings& settings, plan::Plan pla
   measured.start = start;
   tell("memory", 0);
   TrainingRun run(runtime_, settings, std::move(plan));
-  const memory::Reservation beside = run.host_ledger().reserve("batches", settings.host_extra);
   measured.start.lap("allocate");
   tell("weights", 0.1);
   fill_alike(runtime_.pool(), run);

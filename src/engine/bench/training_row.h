@@ -69,7 +69,7 @@ class RowRunner {
   Runtime& runtime_;
   io::FileSystem& files_;
   const TrainBenchOptions& options_;
-  plan::Limits machine_;
+  MachineMemory machine_;
 };
 
 }  // namespace ebb::engine

@@ -95,8 +95,8 @@ class Measurement {
   Measured all() {
     profile_.name = fmt::format("{}, {} threads", runtime_.device().name(), runtime_.threads());
     profile_.device = runtime_.device().kind();
-    profile_.device_memory = runtime_.limits().device;
-    profile_.host_memory = runtime_.limits().host;
+    profile_.device_memory = runtime_.memory().device;
+    profile_.host_memory = runtime_.memory().host;
     profile_.cores = runtime_.threads();
     for (const DType type : {DType::bf16, DType::f32}) measure_model(type);
     measure_starts();

@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "base/heap_bytes.h"
 #include "base/in_quotes.h"
 #include "text/bpe/utf8.h"
 
@@ -91,6 +92,21 @@ void TokenFinder::add(std::string_view text, std::size_t token) {
     node = created;
   }
   if (nodes_[node].token < 0) nodes_[node].token = static_cast<std::int64_t>(token);
+}
+
+Bytes TokenFinder::memory_bytes() const {
+  Bytes bytes = heap_bytes(nodes_);
+  for (const Node& node : nodes_) bytes += heap_bytes(node.children);
+  return bytes;
+}
+
+Bytes AddedTokens::memory_bytes() const {
+  Bytes bytes = heap_bytes(tokens_);
+  for (const AddedToken& token : tokens_) {
+    bytes += heap_bytes(token.content) + heap_bytes(token.sought);
+  }
+  for (const TokenFinder& finder : finders_) bytes += finder.memory_bytes();
+  return bytes;
 }
 
 std::optional<TokenFinder::Match> TokenFinder::next(std::string_view text, std::size_t from) const {

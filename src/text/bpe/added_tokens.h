@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "ebb/units.h"
 #include "text/bpe/json_part.h"
 #include "text/bpe/normalizer.h"
 
@@ -42,6 +43,7 @@ class TokenFinder {
     std::size_t token = 0;
   };
   std::optional<Match> next(std::string_view text, std::size_t from) const;
+  Bytes memory_bytes() const;
 
  private:
   struct Node {
@@ -59,6 +61,7 @@ class AddedTokens {
   AddedTokens(const JsonPart& tokenizer, const Normalizer& normalizer);
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
+  Bytes memory_bytes() const;
 
   // Whether some are to be looked for before and after normalizing.
   bool any(bool normalized) const { return !finders_[normalized].empty(); }

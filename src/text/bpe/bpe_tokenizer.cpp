@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/digest.h"
+#include "base/heap_bytes.h"
 #include "base/in_quotes.h"
 #include "ebb/error.h"
 #include "text/bpe/utf8.h"
@@ -93,6 +94,20 @@ BpeTokenizer::BpeTokenizer(const JsonPart& file, std::string_view end_of_text)
 }
 
 BpeTokenizer::~BpeTokenizer() = default;
+
+Bytes BpeTokenizer::memory_bytes() const {
+  // Patterns are compiled, and by a compiler of machine code too.
+  constexpr Bytes patterns = 256 * kKiB;
+  Bytes bytes = static_cast<Bytes>(sizeof(BpeTokenizer)) + patterns + model_.memory_bytes() +
+                added_.memory_bytes() + decoder_->memory_bytes() + heap_bytes(tokens_);
+  for (const std::string& token : tokens_) bytes += heap_bytes(token);
+  return bytes;
+}
+
+Bytes BpeTokenizer::encoding_bytes() const {
+  constexpr Bytes match = 64 * kKiB;  // stacks of the patterns
+  return static_cast<Bytes>(sizeof(Scratch)) + WordCache::kBytes + match;
+}
 
 void BpeTokenizer::read_tokens(const JsonPart& file) {
   std::int32_t largest = 0;

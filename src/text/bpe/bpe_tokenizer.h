@@ -56,6 +56,8 @@ class BpeTokenizer final : public Tokenizer {
   std::string name() const override { return "bpe"; }
   std::optional<std::int32_t> id_of(std::string_view token) const override;
   std::string digest() const override { return digest_; }
+  Bytes memory_bytes() const override;
+  Bytes encoding_bytes() const override;
 
  private:
   struct Scratch;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/heap_bytes.h"
 #include "text/bpe/json_part.h"
 
 namespace ebb::text::bpe {
@@ -21,6 +22,11 @@ class Decoder {
   // Appends the bytes of a token. Some decoders take a space off the beginning of a text or put
   // one before all other tokens: `at_start` says that nothing was decoded before.
   void decode(std::int32_t id, bool at_start, std::string& out) const;
+
+  Bytes memory_bytes() const {
+    return heap_bytes(anywhere_.bytes) + heap_bytes(anywhere_.ends) + heap_bytes(at_start_.bytes) +
+           heap_bytes(at_start_.ends);
+  }
 
  private:
   // One place for all bytes; those of token i end at ends[i].

@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/heap_bytes.h"
+
 namespace ebb::text::bpe {
 
 struct Merge {
@@ -27,6 +29,8 @@ class MergeTable {
     Slot& slot = slots_[find_slot(key_of(left, right))];
     slot = {key_of(left, right), merge};
   }
+
+  Bytes memory_bytes() const { return heap_bytes(slots_); }
 
   // Rank kNone where the two do not merge.
   Merge find(std::int32_t left, std::int32_t right) const {

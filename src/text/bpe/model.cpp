@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/heap_bytes.h"
 #include "base/in_quotes.h"
 #include "ebb/error.h"
 #include "text/bpe/byte_alphabet.h"
@@ -11,6 +12,17 @@
 #include "text/bpe/utf8.h"
 
 namespace ebb::text::bpe {
+
+Bytes Model::memory_bytes() const {
+  // A node has its token, its hash and a link.
+  constexpr Bytes node =
+      static_cast<Bytes>(sizeof(Vocabulary::value_type)) + 2 * sizeof(void*) + kAllocationBytes / 2;
+  Bytes bytes = static_cast<Bytes>(vocabulary_.bucket_count() * sizeof(void*)) +
+                static_cast<Bytes>(vocabulary_.size()) * node + merges_.memory_bytes() +
+                heap_bytes(alphabet_) + heap_bytes(joined_);
+  for (const auto& [token, id] : vocabulary_) bytes += heap_bytes(token);
+  return bytes;
+}
 
 std::int32_t Model::find(std::string_view spelled) const {
   const auto found = vocabulary_.find(spelled);

@@ -52,6 +52,7 @@ class Model {
   void encode(std::string_view word, ModelScratch& scratch, std::vector<std::int32_t>& out) const;
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
+  Bytes memory_bytes() const;
 
  private:
   void read_vocabulary(const JsonPart& part);

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/units.h"
+
 namespace ebb::text::bpe {
 
 // Of fixed size (2 MiB); a new word takes the place of the one that was there. For one thread at a
@@ -16,6 +18,9 @@ class WordCache {
  public:
   static constexpr std::size_t kWordBytes = 22;
   static constexpr std::size_t kIds = 10;
+
+  // What one holds.
+  static constexpr Bytes kBytes = 2 * kMiB;
 
   // One cache line.
   struct Slot {
@@ -60,6 +65,7 @@ class WordCache {
     return sum * kFactor;
   }
 
+  static_assert(kBytes == sizeof(Slot) << kBits);
   std::vector<Slot> slots_ = std::vector<Slot>(std::size_t{1} << kBits);
 };
 

@@ -13,6 +13,7 @@ namespace ebb::text::jinja {
 inline constexpr std::size_t kLongestFailure = 1000;  // bytes of an error, whose words are theirs
 inline constexpr std::size_t kLongestTemplate = std::size_t{1} << 20;  // bytes
 inline constexpr std::size_t kLongestList = 1'000'000;
+inline constexpr std::size_t kItemBytes = 24;          // of a list
 inline constexpr std::size_t kLongestRange = 100'000;  // what Jinja's sandbox allows
 inline constexpr std::size_t kMostObjects = 10'000;    // namespaces and macros of one rendering
 inline constexpr int kDeepestValue = 100;              // lists in lists
@@ -35,25 +36,26 @@ class Budget {
 
   // A new string: also bounded by itself.
   void spend_text(std::size_t bytes) {
-    if (bytes > limits_.text_bytes) text_too_long();
+    if (bytes > limits_.piece_bytes()) text_too_long();
     spend_bytes(bytes);
   }
 
   // More bytes for a text that grows.
   void spend_text(const std::string& grown, std::size_t bytes) {
-    spend_text(grown.size() > limits_.text_bytes ? grown.size() : bytes);
+    if (grown.size() > limits_.piece_bytes()) text_too_long();
+    spend_text(bytes);
   }
 
   // A new list.
   void spend_list(std::size_t count) {
-    if (count > kLongestList) list_too_long();
+    if (count > kLongestList || count > limits_.piece_bytes() / kItemBytes) list_too_long();
     spend(count);
   }
 
  private:
   [[noreturn]] void exhausted() const;
   [[noreturn]] void text_too_long() const;
-  [[noreturn]] static void list_too_long();
+  [[noreturn]] void list_too_long() const;
 
   RenderLimits limits_;
   std::size_t left_ = limits_.work;

@@ -12,6 +12,9 @@
 namespace ebb::text {
 namespace {
 
+// What a byte of a template becomes as syntax, at most: {{a}} and the like.
+constexpr std::size_t kSyntaxBytes = 128;
+
 // Reasoning comes under several names. transformers shows it to templates under the two that they
 // read, so a model sees the same text here and there.
 Json with_reasoning(const Json& message) {
@@ -49,11 +52,16 @@ jinja::Value conversation(const Json& messages, const std::string& where) {
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string where, RenderLimits limits)
-    : template_(jinja::parse(source, where)), where_(std::move(where)), limits_(limits) {}
+    : template_(jinja::parse(source, where)),
+      where_(std::move(where)),
+      limits_(limits),
+      memory_bytes_(kSyntaxBytes * source.size()) {}
 
 std::string ChatTemplate::render(const Json& messages,
                                  const std::map<std::string, std::string>& tokens,
                                  bool answer_next) const {
+  jinja::Meter meter(limits_.value_bytes());
+  const jinja::Metering metering(meter);
   std::vector<std::pair<std::string, jinja::Value>> variables;
   for (const auto& [name, text] : tokens) {
     if (!jinja::is_valid_utf8(text))

@@ -30,10 +30,18 @@ class ChatTemplate {
   std::string render(const Json& messages, const std::map<std::string, std::string>& tokens,
                      bool answer_next) const;
 
+  // What the most that a rendering holds at once is from now on; before others render. Beyond it
+  // render() throws FormatError.
+  void limit_memory(std::size_t bytes) { limits_.memory = bytes; }
+  std::size_t rendering_bytes() const { return limits_.memory; }
+  // What the template itself holds, about.
+  std::size_t memory_bytes() const { return memory_bytes_; }
+
  private:
   std::shared_ptr<const jinja::Template> template_;
   std::string where_;
   RenderLimits limits_;
+  std::size_t memory_bytes_;
 };
 
 }  // namespace ebb::text

@@ -18,12 +18,19 @@ void Scope::set(NameId name, Value value) {
     return;
   }
   variables_.emplace_back(name, std::move(value));
+  count();
 }
 
 void Scope::begin(const Block& block) {
   variables_.clear();
   for (const NameId name : *block.hidden)
     variables_.emplace_back(name, Value::undefined("a name is used before it is assigned"));
+  count();
+}
+
+void Scope::count() {
+  charge_.resize(sizeof(Scope) + HeldText::kOverhead +
+                 variables_.capacity() * sizeof(variables_.front()));
 }
 
 std::optional<Value> Namespace::attribute(std::string_view name) {
@@ -208,12 +215,12 @@ std::string Evaluator::run(const std::vector<std::pair<std::string, Value>>& var
   };
   add(globals(*this));
   add(variables);
-  std::string out;
+  Output out;
   execute(template_.body.body, std::make_shared<Scope>(std::move(context), template_.body), out);
-  return out;
+  return out.take();
 }
 
-Evaluator::Flow Evaluator::execute(const Body& body, const ScopePtr& scope, std::string& out) {
+Evaluator::Flow Evaluator::execute(const Body& body, const ScopePtr& scope, Output& out) {
   const Depth depth(*this);
   for (const Statement& statement : body)
     if (const Flow flow = execute_one(statement, scope, out); flow != Flow::on) return flow;
@@ -221,14 +228,16 @@ Evaluator::Flow Evaluator::execute(const Body& body, const ScopePtr& scope, std:
 }
 
 Evaluator::Flow Evaluator::execute_one(const Statement& statement, const ScopePtr& scope,
-                                       std::string& out) {
+                                       Output& out) {
   line_ = statement.line;
   budget_.spend(1);
   if (const auto* text = std::get_if<Text>(&statement.node)) {
-    budget_.spend_text(out, text->text.size());
-    out += text->text;
+    budget_.spend_text(out.text, text->text.size());
+    out.text += text->text;
+    out.count();
   } else if (const auto* print = std::get_if<Print>(&statement.node)) {
-    append_text(evaluate(*print->expression, scope), out, budget_);
+    append_text(evaluate(*print->expression, scope), out.text, budget_);
+    out.count();
   } else if (const auto* choice = std::get_if<If>(&statement.node)) {
     return run_if(*choice, scope, out);
   } else if (const auto* loop = std::get_if<For>(&statement.node)) {
@@ -247,13 +256,13 @@ Evaluator::Flow Evaluator::execute_one(const Statement& statement, const ScopePt
   return Flow::on;
 }
 
-Evaluator::Flow Evaluator::run_if(const If& statement, const ScopePtr& scope, std::string& out) {
+Evaluator::Flow Evaluator::run_if(const If& statement, const ScopePtr& scope, Output& out) {
   for (const auto& [condition, body] : statement.branches)
     if (evaluate(*condition, scope).truth()) return execute(body, scope, out);
   return execute(statement.otherwise, scope, out);
 }
 
-Evaluator::Flow Evaluator::run_for(const For& statement, const ScopePtr& scope, std::string& out) {
+Evaluator::Flow Evaluator::run_for(const For& statement, const ScopePtr& scope, Output& out) {
   auto loop = std::make_shared<Loop>(*this, statement, evaluate(*statement.iterable, scope), scope);
   bool finished = false;
   ScopePtr inner;
@@ -276,10 +285,10 @@ Evaluator::Flow Evaluator::run_for(const For& statement, const ScopePtr& scope, 
 }
 
 void Evaluator::run_set_block(const SetBlock& statement, const ScopePtr& scope) {
-  std::string text;
+  Output text;
   const auto inner = std::make_shared<Scope>(scope, statement.body);
   execute(statement.body.body, inner, text);
-  Value value = std::move(text);
+  Value value = text.take();
   for (const Apply& filter : statement.filters)
     value = filter.function(value, evaluate(filter.arguments, inner), budget_);
   assign(statement.target, value, *scope);

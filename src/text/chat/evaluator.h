@@ -16,7 +16,7 @@ namespace ebb::text::jinja {
 // Variables. Loops, macros and blocks have one of their own, and see those around them.
 class Scope {
  public:
-  explicit Scope(std::shared_ptr<const Scope> parent) : parent_(std::move(parent)) {}
+  explicit Scope(std::shared_ptr<const Scope> parent) : parent_(std::move(parent)) { count(); }
   Scope(std::shared_ptr<const Scope> parent, const Block& block) : parent_(std::move(parent)) {
     begin(block);
   }
@@ -32,8 +32,11 @@ class Scope {
   void begin(const Block& block);
 
  private:
+  void count();
+
   std::shared_ptr<const Scope> parent_;
   std::vector<std::pair<NameId, Value>> variables_;
+  Charge charge_{};
 };
 using ScopePtr = std::shared_ptr<Scope>;
 
@@ -64,7 +67,7 @@ class Evaluator {
 
   Value evaluate(const Expression& expression, const ScopePtr& scope);
   enum class Flow { on, leave_loop, next_item };
-  Flow execute(const Body& body, const ScopePtr& scope, std::string& out);
+  Flow execute(const Body& body, const ScopePtr& scope, Output& out);
   void assign(const Target& target, const Value& value, Scope& scope);
 
   std::shared_ptr<Namespace> make_namespace();
@@ -76,9 +79,9 @@ class Evaluator {
   class Loop;
   class Depth;
 
-  Flow execute_one(const Statement& statement, const ScopePtr& scope, std::string& out);
-  Flow run_if(const If& statement, const ScopePtr& scope, std::string& out);
-  Flow run_for(const For& statement, const ScopePtr& scope, std::string& out);
+  Flow execute_one(const Statement& statement, const ScopePtr& scope, Output& out);
+  Flow run_if(const If& statement, const ScopePtr& scope, Output& out);
+  Flow run_for(const For& statement, const ScopePtr& scope, Output& out);
   void run_set_block(const SetBlock& statement, const ScopePtr& scope);
   void define_macro(const MacroDefinition& definition, const ScopePtr& scope);
   Arguments evaluate(const CallArguments& given, const ScopePtr& scope);

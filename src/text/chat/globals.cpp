@@ -64,7 +64,7 @@ Value range(const Arguments& arguments, Budget& budget) {
   const std::uint64_t count = span == 0 ? 0 : (span - 1) / width + 1;
   if (count > kLongestRange)
     throw Failure(fmt::format("a range of more than {} numbers", kLongestRange));
-  budget.spend(count);
+  budget.spend_list(count);
   Items items;
   items.reserve(count);
   for (std::uint64_t i = 0; i < count; ++i)

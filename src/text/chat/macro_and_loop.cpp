@@ -57,9 +57,9 @@ Value Evaluator::Macro::call(const Arguments& arguments, Budget&) {
       scope->set(id,
                  Value::undefined(fmt::format("parameter {} was not provided", in_quotes(name))));
   }
-  std::string text;
+  Output text;
   evaluator_.execute(definition_.body.body, scope, text);
-  return text;
+  return text.take();
 }
 
 Evaluator::Loop::Loop(Evaluator& evaluator, const For& statement, const Value& iterable,

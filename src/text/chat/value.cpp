@@ -19,7 +19,9 @@ int depth_over(int deepest_item) {
 std::shared_ptr<const List> make_list(Items items, bool is_tuple) {
   int deepest = 0;
   for (const Value& item : items) deepest = std::max(deepest, item.depth());
-  return std::make_shared<const List>(List{std::move(items), is_tuple, depth_over(deepest)});
+  Charge charge(sizeof(List) + HeldText::kOverhead + items.capacity() * sizeof(Value));
+  return std::make_shared<const List>(
+      List{std::move(items), is_tuple, depth_over(deepest), std::move(charge)});
 }
 
 }  // namespace
@@ -31,12 +33,14 @@ Value Value::dict(Entries entries) {
   int deepest = 0;
   for (const auto& [key, value] : entries)
     deepest = std::max({deepest, key.depth(), value.depth()});
-  return std::make_shared<const Dict>(Dict{std::move(entries), depth_over(deepest)});
+  Charge charge(sizeof(Dict) + HeldText::kOverhead + entries.capacity() * 2 * sizeof(Value));
+  return std::make_shared<const Dict>(
+      Dict{std::move(entries), depth_over(deepest), std::move(charge)});
 }
 
 Value Value::undefined(std::string why) {
   Value value;
-  value.data_ = Undefined{std::make_shared<const std::string>(std::move(why))};
+  value.data_ = Undefined{std::make_shared<const HeldText>(std::move(why))};
   return value;
 }
 

@@ -13,6 +13,8 @@
 #include <variant>
 #include <vector>
 
+#include "text/chat/meter.h"
+
 namespace ebb::text::jinja {
 
 class Budget;
@@ -40,7 +42,7 @@ class Value {
   template <std::integral T>
   requires(!std::same_as<T, bool>) Value(T number) : data_(static_cast<std::int64_t>(number)) {}
   Value(double number) : data_(number) {}
-  Value(std::string text) : data_(std::make_shared<const std::string>(std::move(text))) {}
+  Value(std::string text) : data_(std::make_shared<const HeldText>(std::move(text))) {}
   Value(std::string_view text) : Value(std::string(text)) {}
   Value(std::shared_ptr<const List> list) : data_(std::move(list)) {}
   Value(std::shared_ptr<const Dict> dict) : data_(std::move(dict)) {}
@@ -88,7 +90,7 @@ class Value {
 
  private:
   struct Undefined {
-    std::shared_ptr<const std::string> why;
+    std::shared_ptr<const HeldText> why;
   };
   std::variant<std::monostate, bool, std::int64_t, double, std::shared_ptr<const std::string>,
                std::shared_ptr<const List>, std::shared_ptr<const Dict>, Undefined,
@@ -100,12 +102,14 @@ struct List {
   Items items;
   bool is_tuple = false;
   int depth = 1;
+  Charge charge{};
 };
 
 // In the order of insertion. Looking up walks over the entries: they are few.
 struct Dict {
   Entries entries;
   int depth = 1;
+  Charge charge{};
 
   const Value* find(std::string_view key) const;
   const Value* find(const Value& key, Budget& budget) const;
@@ -121,6 +125,9 @@ class Object {
   virtual std::string_view type_name() const = 0;
   virtual std::optional<Value> attribute(std::string_view name);
   virtual Value call(const Arguments& arguments, Budget& budget);
+
+ private:
+  Charge charge_{128};  // about what the largest of them takes
 };
 
 // What Python iterates without it being a list: what filters yield, a dict's views, range().

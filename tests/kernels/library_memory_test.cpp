@@ -1,0 +1,75 @@
+// What oneDNN takes from the system by itself, measured over the products of a model: packed panels
+// in each thread, and the code that it makes for each shape. Plans count library_bytes() for it.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/process_memory.h"
+#include "kernels/cpu/cpu_ops.h"
+
+namespace ebb::kernels {
+namespace {
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+
+// Forward, and both gradients, of a block's products and of a head's.
+std::vector<Shape> products_of(std::int64_t tokens, std::int64_t hidden, std::int64_t inner,
+                               std::int64_t vocabulary) {
+  return {{tokens, 3 * hidden, hidden}, {tokens, hidden, hidden},     {tokens, 2 * inner, hidden},
+          {tokens, hidden, inner},      {tokens, vocabulary, hidden}, {tokens, hidden, 3 * hidden},
+          {3 * hidden, hidden, tokens}, {2 * inner, hidden, tokens},  {hidden, inner, tokens},
+          {vocabulary, hidden, tokens}};
+}
+
+TEST(LibraryMemory, OfOneDnnIsNoMoreThanIsCounted) {
+  for (const int threads : {1, 4}) {
+    ThreadPool pool(threads);
+    CpuOps ops(pool);
+    for (const DType type : {DType::bf16, DType::f32}) {
+      Bytes scratch = 0;
+      std::vector<std::byte> a, b, c, workspace;
+      const auto all = [&](bool run) {
+        for (const auto& [hidden, inner, vocabulary] :
+             {Shape{128, 352, 512}, Shape{384, 1024, 2048}, Shape{768, 2048, 4096}}) {
+          for (const auto& [m, n, k] : products_of(512, hidden, inner, vocabulary)) {
+            for (const bool transpose : {false, true}) {
+              const MatmulOptions options{.transpose_b = transpose};
+              const auto bytes = [&](std::int64_t count) {
+                return static_cast<std::size_t>(count * size_of(type));
+              };
+              a.resize(std::max(a.size(), bytes(m * k)));
+              b.resize(std::max(b.size(), bytes(n * k)));
+              c.resize(std::max(c.size(), bytes(m * n)));
+              const View to{c.data(), type, m, n, n};
+              const ConstView left{a.data(), type, m, k, k};
+              const ConstView right = transpose ? ConstView{b.data(), type, n, k, k}
+                                                : ConstView{b.data(), type, k, n, n};
+              if (run) {
+                ops.matmul(to, left, right, options);
+              } else {
+                scratch = std::max(scratch, ops.matmul_scratch(to, left, right, options));
+              }
+            }
+          }
+        }
+      };
+      all(false);
+      workspace.resize(static_cast<std::size_t>(scratch));
+      ops.bind_scratch(workspace);
+      const Bytes before = process_memory().own;
+      all(true);
+      all(true);
+      const Bytes taken = process_memory().own - before;
+      RecordProperty("bytes", std::to_string(taken));
+      std::printf("%d threads, %d bytes an element: %lld taken, %lld counted\n", threads,
+                  static_cast<int>(size_of(type)), static_cast<long long>(taken),
+                  static_cast<long long>(ops.library_bytes()));
+      EXPECT_LE(taken, ops.library_bytes()) << threads << " threads";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ebb::kernels
