@@ -32,6 +32,7 @@ TEST(PatternDialect, RewritesWhatIsReadDifferently) {
   EXPECT_EQ(to_pcre2(R"(\d\D\v\u00e9\x41\p{^L}\p{Han})", "x"),
             R"(\p{Nd}\P{Nd}\x0b\x{00e9}\x{41}\P{L}\p{sc:Han})");
   EXPECT_EQ(to_pcre2(R"([\S\d])", "x"), R"([\P{White_Space}\p{Nd}])");
+  EXPECT_EQ(to_pcre2("[ab]+$", "x"), R"((?:\G|(?<![ab]))[ab]+$)");
 }
 
 TEST(PatternDialect, RefusesTheRestByName) {
@@ -56,6 +57,7 @@ TEST(PatternDialect, RefusesTheRestByName) {
       {R"(\x{110000000})", "incomplete"},
       {R"((*UTF)a)", "'(*U'"},
       {R"(\u12)", "incomplete"},
+      {R"(a{1000})", "1000 or more"},
   };
   for (const auto& [pattern, says] : refused) {
     const std::string message = error_of<FormatError>([&] { to_pcre2(pattern, "'file'"); });
@@ -74,8 +76,85 @@ TEST(Pattern, SpacesAreUnicodesWhiteSpace) {
     if (c >= 0xd800 && c < 0xe000) continue;
     std::string text;
     append_character(c, text);
-    ASSERT_EQ(space.next(text, 0, scratch, match), is_space(c)) << fmt::format("U+{:04X}", int(c));
-    ASSERT_EQ(other.next(text, 0, scratch, match), !is_space(c)) << fmt::format("U+{:04X}", int(c));
+    ASSERT_EQ(Matches(space, text, scratch).next(0, match), is_space(c))
+        << fmt::format("U+{:04X}", int(c));
+    ASSERT_EQ(Matches(other, text, scratch).next(0, match), !is_space(c))
+        << fmt::format("U+{:04X}", int(c));
+  }
+}
+
+// The matches of all of the text, as long as there are any.
+std::vector<std::string> all_matches(const Pattern& pattern, std::string_view text) {
+  MatchScratch scratch;
+  Matches matches(pattern, text, scratch);
+  std::vector<std::string> found;
+  Span match;
+  for (std::size_t done = 0; done < text.size() && matches.next(done, match); done = match.end) {
+    found.emplace_back(text.substr(match.begin, match.end - match.begin));
+  }
+  return found;
+}
+
+// Searches look through a window of the text first; what lies across its end is found as anywhere.
+TEST(Pattern, FindsWhatIsLongerThanAnyWindow) {
+  const Pattern words(R"(\p{L}+|\s+(?!\S)|\s+)", "x");
+  for (const std::size_t size : {1, 2, 255, 509, 510, 511, 512, 513, 514, 1023, 1024, 5000}) {
+    for (const std::string letter : {"a", "\u00e9", "\u4e00", "\U00020000"}) {
+      std::string word;
+      while (word.size() < size) word += letter;
+      const std::string spaces(size, ' ');
+      std::vector<std::string> expected = {word};
+      if (size > 1) expected.push_back(spaces.substr(1));
+      expected.insert(expected.end(), {" ", word, spaces});
+      ASSERT_EQ(all_matches(words, word + spaces + word + spaces), expected) << size << letter;
+    }
+  }
+  // Far from the last one, with nothing in between that could begin a match.
+  const std::string far = std::string(3000, '.') + "a" + std::string(3000, '.');
+  EXPECT_EQ(all_matches(words, far), std::vector<std::string>{"a"});
+  const Pattern last(R"([.]+$)", "x");
+  EXPECT_EQ(all_matches(last, far), std::vector<std::string>{far.substr(3001)});
+  EXPECT_EQ(all_matches(last, "..a.\n..\n.a"), (std::vector<std::string>{".", ".."}));
+  EXPECT_EQ(all_matches(Pattern(R"((?<=a)\.)", "x"), far), std::vector<std::string>{"."});
+  EXPECT_EQ(all_matches(Pattern::of_literal("a."), far), std::vector<std::string>{"a."});
+}
+
+// Each of these matches takes a look at all that is left of the text, or a power of it.
+TEST(Pattern, GivesUpWhereTimeWouldGrowFasterThanTheText) {
+  // With the letters that the patterns wait for out of reach.
+  const std::string text = std::string(60'000, 'x') + "\nyz";
+  for (const char* regex :
+       {"x+y|x", "x.*y|x", "(?=x*y)x|x", "x*x*x*y|x", "(?:x*y|x)*z|x", "(?:x+x+)+y|x", "x+?y|x"}) {
+    const Pattern pattern(regex, "tokenizer.json.pre_tokenizer");
+    try {
+      all_matches(pattern, text);
+      ADD_FAILURE() << regex;
+    } catch (const FormatError& error) {
+      EXPECT_NE(std::string(error.what()).find("tokenizer.json.pre_tokenizer: the pattern '"),
+                std::string::npos);
+      EXPECT_NE(std::string(error.what()).find("steps"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Pattern, TakesFewStepsForEachByte) {
+  const Pattern llama3(
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+      R"(|\s*[\r\n]+|\s+(?!\S)|\s+)",
+      "x");
+  const Pattern last_spaces(R"(\s+$)", "x");
+  for (const std::string part : {"a", " ", "\n", "1", ".", " a", "  \n", "\u00e9"}) {
+    std::string text;
+    while (text.size() < 300'000) text += part;
+    text += "a";
+    MatchScratch scratch;
+    for (const Pattern* pattern : {&llama3, &last_spaces}) {
+      Matches matches(*pattern, text, scratch);
+      const std::size_t before = matches.steps_left();
+      Span match;
+      for (std::size_t done = 0; done < text.size() && matches.next(done, match);) done = match.end;
+      EXPECT_LT(before - matches.steps_left(), 8 * text.size()) << part;
+    }
   }
 }
 

@@ -247,7 +247,7 @@ TEST(BpeTokenizer, APatternThatExplodesIsAnErrorNotAHang) {
   const std::string message =
       error_of<FormatError>([&] { tokenizer->encode(std::string(5000, 'a') + "b"); });
   expect_says(message, "'x/tokenizer.json'");
-  expect_says(message, "limit");
+  expect_says(message, "steps");
 }
 
 TEST(BpeTokenizer, AnUnknownTokenThatIsNoTokenIsAnErrorOnlyWhereItIsNeeded) {

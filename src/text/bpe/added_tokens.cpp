@@ -29,7 +29,7 @@ bool is_word_character(char32_t character, MatchScratch& scratch) {
   std::string text;
   append_character(character, text);
   Span match;
-  return word.next(text, 0, scratch, match);
+  return Matches(word, text, scratch).next(0, match);
 }
 
 bool is_single_word(std::string_view text, std::size_t begin, std::size_t end,

@@ -116,7 +116,8 @@ std::string replace_all(const Pattern& pattern, std::string_view text, std::stri
   std::string out;
   std::size_t done = 0;
   Span match;
-  while (done < text.size() && out.size() <= most && pattern.next(text, done, scratch, match)) {
+  Matches matches(pattern, text, scratch);
+  while (done < text.size() && out.size() <= most && matches.next(done, match)) {
     out += text.substr(done, match.begin - done);
     out += with;
     done = match.end;

@@ -74,10 +74,10 @@ Piece Normalizer::run(const Prepend& step, Piece piece, const Work& work) {
 Piece Normalizer::run(const Replace& step, Piece piece, const Work& work) {
   const std::string_view text = piece.text;
   Span match;
+  Matches matches(step.pattern, text, work.scratch);
   std::size_t copied = 0;
   work.storage.clear();
-  while (copied < text.size() && work.storage.size() <= work.most &&
-         step.pattern.next(text, copied, work.scratch, match)) {
+  while (copied < text.size() && work.storage.size() <= work.most && matches.next(copied, match)) {
     if (match.begin == 0 && step.with.empty()) piece.at_start = false;
     work.storage += text.substr(copied, match.begin - copied);
     work.storage += step.with;

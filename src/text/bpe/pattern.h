@@ -10,7 +10,7 @@
 
 namespace ebb::text::bpe {
 
-// What matching needs besides the pattern. For one thread at a time.
+// What matching needs besides the pattern. For one thread at a time, and one Matches at a time.
 class MatchScratch {
  public:
   MatchScratch();
@@ -19,7 +19,7 @@ class MatchScratch {
   MatchScratch& operator=(const MatchScratch&) = delete;
 
  private:
-  friend class Pattern;
+  friend class Matches;
   struct State;
   std::unique_ptr<State> state_;
 };
@@ -29,7 +29,7 @@ struct Span {
   std::size_t end = 0;
 };
 
-// Immutable, so any thread may use it. Never matches the empty string.
+// Immutable, so any thread may use it. Never matches the empty string. Matches finds it in a text.
 class Pattern {
  public:
   // {"String": ...} or {"Regex": ...}. Throws FormatError for what PCRE2 or Ebb cannot do.
@@ -43,18 +43,41 @@ class Pattern {
   Pattern& operator=(Pattern&&) noexcept;
   ~Pattern();
 
-  // The first match at or after `from` in a text that is valid UTF-8. Throws FormatError where the
-  // pattern takes more steps than some for each byte: one that explodes must not hang a run.
-  bool next(std::string_view text, std::size_t from, MatchScratch& scratch, Span& match) const;
-
  private:
-  struct Compiled;
+  friend class Matches;
+  struct Program;
+  struct Regex;
   Pattern();
-  void compile(const std::string& regex);
+  void compile(std::string_view shown, const std::string& regex);
 
   std::string where_;
   std::string literal_;  // not empty: the pattern is this string
-  std::unique_ptr<Compiled> compiled_;
+  std::unique_ptr<Regex> regex_;
+};
+
+// The places of a pattern in one text, which is valid UTF-8. Time is bounded by the text's length:
+// all searches together take so many steps for each of its bytes, where a step is an item of the
+// pattern that is tried, or 64 bytes that one runs over.
+class Matches {
+ public:
+  // All three outlive it.
+  Matches(const Pattern& pattern, std::string_view text, MatchScratch& scratch);
+
+  // The first match at or after `from`. Throws FormatError where the pattern takes more steps than
+  // the text has: one that explodes, or looks at all of the text again and again, must not hang a
+  // run.
+  bool next(std::size_t from, Span& match);
+
+  std::size_t steps_left() const { return steps_left_; }
+
+ private:
+  int search(const Pattern::Program& program, std::size_t from, std::size_t end) const;
+  int search_counted(std::size_t from);
+
+  const Pattern& pattern_;
+  std::string_view text_;
+  MatchScratch::State& state_;
+  std::size_t steps_left_;
 };
 
 }  // namespace ebb::text::bpe

@@ -42,6 +42,7 @@ class Translation {
         default: out_.push_back(c); ++at_;
       }
     }
+    begin_runs_once();
     return std::move(out_);
   }
 
@@ -50,6 +51,16 @@ class Translation {
     throw FormatError(fmt::format("{}: the pattern {} has {} at offset {}, which is not supported",
                                   where_, in_quotes(pattern_), what, at_));
   }
+  // A run and an end of line, such as `\s+$`, which real tokenizers have. Where that is not found
+  // from the run's beginning it is not found from further in either, and looking there again would
+  // take the run's length in its square.
+  void begin_runs_once() {
+    const std::size_t set_end = out_.find(']');
+    if (!out_.starts_with('[') || set_end == std::string::npos) return;
+    const std::string set = out_.substr(0, set_end + 1);
+    if (out_ == set + "+$") out_ = fmt::format("(?:\\G|(?<!{})){}", set, out_);
+  }
+
   bool follows(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
   void copy(std::size_t bytes) {
     out_ += pattern_.substr(at_, bytes);
@@ -179,8 +190,10 @@ class Translation {
     copy(1);
   }
 
-  // {n}, {n,} and {n,m}. A '+' behind them is a second repetition there and possessive here.
+  // {n}, {n,} and {n,m}. A '+' behind them is a second repetition there and possessive here. The
+  // first number is a run that no step of work is counted for.
   void count() {
+    constexpr std::size_t kMostDigits = 3;
     std::size_t end = at_ + 1;
     const auto digits = [&] {
       const std::size_t first = end;
@@ -188,7 +201,9 @@ class Translation {
         ++end;
       return end - first;
     };
-    if (digits() == 0) refuse("a '{' that is no count");
+    const std::size_t least = digits();
+    if (least == 0) refuse("a '{' that is no count");
+    if (least > kMostDigits) refuse("a count of 1000 or more");
     if (end < pattern_.size() && pattern_[end] == ',') {
       ++end;
       digits();

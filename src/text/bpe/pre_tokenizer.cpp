@@ -148,7 +148,8 @@ void PreTokenizer::apply(const Split& step, Piece piece, MatchScratch& scratch, 
 
   std::size_t done = 0;
   Span match;
-  while (done < text.size() && step.pattern.next(text, done, scratch, match)) {
+  Matches matches(step.pattern, text, scratch);
+  while (done < text.size() && matches.next(done, match)) {
     if (done < match.begin) take({done, match.begin}, step.invert);
     take(match, !step.invert);
     done = match.end;
