@@ -1,13 +1,21 @@
 #include "base/printable.h"
 
+#include <algorithm>
+
 namespace ebb {
 
 std::string printable(std::string_view text, std::size_t most_bytes) {
-  std::string shown(text.substr(0, most_bytes));
+  constexpr std::string_view kMore = "...";
+  const bool cut = text.size() > most_bytes;
+  std::size_t end = cut ? most_bytes - std::min(most_bytes, kMore.size()) : text.size();
+  // Not within a character: what is shown may be written as JSON, too.
+  while (cut && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  std::string shown(text.substr(0, end));
   for (char& c : shown) {
     if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = '?';
   }
-  return text.size() > most_bytes ? shown + "..." : shown;
+  if (cut) shown += kMore;
+  return shown;
 }
 
 }  // namespace ebb

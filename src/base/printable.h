@@ -7,8 +7,8 @@
 
 namespace ebb {
 
-// Its first bytes, and "..." where there are more; lines stay, other control characters, which a
-// terminal would obey, become '?'.
+// All of it, or its first characters and "...", in at most so many bytes (3 and more); lines stay,
+// other control characters, which a terminal would obey, become '?'.
 std::string printable(std::string_view text, std::size_t most_bytes);
 
 }  // namespace ebb

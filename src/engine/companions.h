@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "base/json.h"
+#include "engine/generation_config.h"
 #include "engine/model_source.h"
 #include "io/file_system.h"
 #include "model/config.h"
 
 namespace ebb::engine {
-
-inline constexpr std::string_view kGenerationConfigName = "generation_config.json";
 
 struct Companions {
   struct Copy {

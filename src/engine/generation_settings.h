@@ -2,29 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "ebb/generate.h"
+#include "engine/generation_config.h"
 #include "engine/model_source.h"
 #include "engine/sampling.h"
 #include "text/tokenizer.h"
 
 namespace ebb::engine {
-
-// generation_config.json, as far as Ebb follows it.
-struct GenerationConfig {
-  std::vector<std::int32_t> stops;  // eos_token_id: a number or a list
-  bool sample = false;              // do_sample; without it the likeliest token is taken
-  std::optional<double> temperature;
-  std::optional<std::int64_t> top_k;
-  std::optional<double> top_p;
-};
-
-// Nothing where the folder has no such file. Throws FormatError that names the field.
-std::optional<GenerationConfig> read_generation_config(io::FileSystem& files,
-                                                       const std::filesystem::path& folder);
 
 struct GenerationSettings {
   Sampling sampling;

@@ -9,7 +9,7 @@
 #include "device/cuda_support.h"
 #include "ebb/error.h"
 #include "ebb/version.h"
-#include "engine/model_source.h"
+#include "engine/json_file.h"
 #include "engine/numerics_key.h"
 #include "kernels/cpu/isa.h"
 #include "plan/machines.h"

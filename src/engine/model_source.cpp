@@ -15,8 +15,8 @@
 #include "checkpoint/weight_files.h"
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
+#include "engine/json_file.h"
 #include "engine/parameter_store.h"
-#include "io/text_file.h"
 
 namespace ebb::engine {
 namespace {
@@ -162,10 +162,6 @@ std::string dropout_note(const ModelSource& source) {
 }
 
 }  // namespace
-
-Json read_json(io::FileSystem& files, const std::filesystem::path& path) {
-  return parse_json(io::read_text(files, path, kMiB), path.string());
-}
 
 std::filesystem::path find_model_folder(io::FileSystem& files, const std::string& model) {
   if (!files.is_directory(model)) {

@@ -30,10 +30,6 @@ struct ModelSource {
   std::string dropout_note = {};
 };
 
-// Small JSON files of a model's folder: bounded in size and depth. Throws FormatError or IoError
-// that names the file.
-Json read_json(io::FileSystem& files, const std::filesystem::path& path);
-
 // The folder with config.json that `model` stands for. Throws ConfigError that says what to give.
 std::filesystem::path find_model_folder(io::FileSystem& files, const std::string& model);
 

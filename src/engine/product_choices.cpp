@@ -18,9 +18,6 @@ namespace ebb::engine {
 namespace {
 
 using kernels::Product;
-using kernels::ProductChoices;
-
-constexpr Bytes kMostFileBytes = 16 * kMiB;
 
 // Empty: none is wanted, or there is no place for one.
 std::filesystem::path file_of_choices() {
@@ -38,29 +35,6 @@ std::filesystem::path file_of_choices() {
     return std::filesystem::path(home) / ".cache/ebb/products.json";
   }
   return {};
-}
-
-ProductChoices from_json(const Json& json) {
-  ProductChoices choices;
-  if (!json.is_object()) return choices;
-  for (const auto& [product, choice] : json.items()) {
-    if (choice.is_string()) choices.emplace(product, choice.get<std::string>());
-  }
-  return choices;
-}
-
-// All conditions' choices. A file that does not read as one is no reason not to train.
-Json read_file(io::FileSystem& files, const std::filesystem::path& path, const Note& note) {
-  if (!files.exists(path)) return Json::object();
-  try {
-    Json all = parse_json(io::read_text(files, path, kMostFileBytes), path.string());
-    if (all.is_object()) return all;
-    note(fmt::format("{}: expected choices of matrix algorithms, found other JSON; made anew",
-                     path.string()));
-  } catch (const Error& error) {
-    note(fmt::format("{}; made anew", error.what()));
-  }
-  return Json::object();
 }
 
 std::vector<Product> products_of(Runtime& runtime, const TrainingSettings& s) {
@@ -96,9 +70,9 @@ void choose_products(io::FileSystem& files, Runtime& runtime, const TrainingSett
   kernels::ProductSearch* const search = runtime.model_ops().product_search();
   const std::filesystem::path path = file_of_choices();
   if (search == nullptr || path.empty()) return;
-  Json all = read_file(files, path, note);
+  Json all = read_product_file(files, path, note);
   const std::string key = fmt::format("{}, {}", search->conditions(), search->method());
-  search->load_choices(from_json(all.value(key, Json())));
+  search->load_choices(choices_of(all.value(key, Json())));
 
   const std::vector<Product> products = products_of(runtime, settings);
   Bytes bytes = 0;
@@ -125,7 +99,7 @@ void use_stored_products(Runtime& runtime, const TrainingSettings& settings, con
   if (search == nullptr || !numerics.is_object()) return;
   const Json stored = numerics.value("products", Json());
   if (!stored.is_object() || stored.value("conditions", Json()) != search->conditions()) return;
-  search->load_choices(from_json(stored.value("choices", Json())));
+  search->load_choices(choices_of(stored.value("choices", Json())));
   // Choices are the run's own once its products were looked up.
   for (const Product& product : products_of(runtime, settings)) search->chosen(product);
 }

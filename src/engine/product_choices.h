@@ -7,13 +7,12 @@
 #include <string>
 
 #include "base/json_fwd.h"
+#include "engine/product_file.h"
 #include "engine/runtime.h"
 #include "engine/training_run.h"
 #include "io/file_system.h"
 
 namespace ebb::engine {
-
-using Note = std::function<void(const std::string&)>;
 
 // For a new run: choices come from the machine's file, and products that have none there are timed
 // and added to it. The file is $EBB_PRODUCTS, else ebb/products.json in the user's folder for

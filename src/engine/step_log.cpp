@@ -1,6 +1,8 @@
 #include "engine/step_log.h"
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,17 +14,40 @@
 
 namespace ebb::engine {
 
+namespace {
+
+bool is_of_steps_to(std::int64_t last, std::string_view line) {
+  try {
+    const Json json = parse_json(line, "");
+    const auto number = json.find("step");
+    return number != json.end() && number->is_number_unsigned() &&
+           number->get<std::uint64_t>() <= static_cast<std::uint64_t>(last);
+  } catch (const FormatError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string_view kept_lines(std::string_view log, std::int64_t step) {
+  std::size_t end = 0;
+  while (end < log.size()) {
+    const std::size_t line_end = std::min(log.find('\n', end), log.size());
+    if (!is_of_steps_to(step, log.substr(end, line_end - end))) break;
+    end = std::min(line_end + 1, log.size());
+  }
+  return log.substr(0, end);
+}
+
 StepLog::StepLog(io::FileSystem& files, std::filesystem::path path, std::int64_t step, Note note)
     : note_(std::move(note)) {
   std::string kept;
-  std::ifstream before(path);
-  for (std::string line; step > 0 && std::getline(before, line);) {
-    const Json json = Json::parse(line, nullptr, false);
-    const auto number = json.find("step");
-    if (number == json.end() || !number->is_number_integer() || *number > step) break;
-    kept += line + '\n';
+  if (step > 0) {
+    std::ifstream before(path, std::ios::binary);
+    const std::string log{std::istreambuf_iterator<char>(before), {}};
+    kept = kept_lines(log, step);
+    if (!kept.empty() && kept.back() != '\n') kept += '\n';
   }
-  before.close();
   // Written beside the old one, which is replaced at once: emptied in place, a run that is killed
   // here would lose the steps it keeps. Later lines go into the same file under its new name.
   const std::filesystem::path fresh = path.string() + ".partial";

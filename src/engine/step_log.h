@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/json_fwd.h"
 #include "ebb/train.h"
@@ -12,6 +13,11 @@
 #include "io/file_system.h"
 
 namespace ebb::engine {
+
+// The beginning of a log that a run which goes on from `step` keeps: up to the first line that is
+// not the JSON of a step from 0 to `step`, such as one that a killed run left unfinished. In time
+// and memory that grow with the log.
+std::string_view kept_lines(std::string_view log, std::int64_t step);
 
 class StepLog {
  public:

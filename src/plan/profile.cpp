@@ -52,6 +52,17 @@ Figure read_figure(const Json& json, std::string_view key) {
   return {value, words_of(figure.at("source"))};
 }
 
+// A number that JSON could round or wrap is none.
+std::int64_t whole(const Json& json, const char* key, std::int64_t least, std::int64_t most) {
+  const Json& number = json.at(key);
+  if (!number.is_number_unsigned() ||
+      number.get<std::uint64_t>() > static_cast<std::uint64_t>(most) ||
+      number.get<std::int64_t>() < least) {
+    throw FormatError(fmt::format("'{}' should be a whole number from {} to {}", key, least, most));
+  }
+  return number.get<std::int64_t>();
+}
+
 const ProfileField& field_named(std::string_view name) {
   const auto* field = std::find_if(kFields.begin(), kFields.end(),
                                    [&](const ProfileField& each) { return each.name == name; });
@@ -115,17 +126,13 @@ Profile parse_profile(const Json& json, std::string_view where) {
     Profile profile;
     profile.name = words_of(json.at("name"));
     profile.device = json.at("device").get<std::string>();
-    profile.device_memory = json.at("device_memory").get<Bytes>();
-    profile.host_memory = json.at("host_memory").get<Bytes>();
-    profile.cores = json.at("cores").get<int>();
+    constexpr Bytes most = Bytes{1} << 50;
+    profile.device_memory = whole(json, "device_memory", 0, most);
+    profile.host_memory = whole(json, "host_memory", 0, most);
+    profile.cores = static_cast<int>(whole(json, "cores", 1, 1 << 16));
     if (profile.device != "cpu" && profile.device != "cuda") {
       throw FormatError(
           fmt::format("'device' is {}; expected cpu or cuda", in_quotes(profile.device)));
-    }
-    constexpr Bytes most = Bytes{1} << 50;
-    if (profile.device_memory < 0 || profile.device_memory > most || profile.host_memory < 0 ||
-        profile.host_memory > most || profile.cores < 1 || profile.cores > 1 << 16) {
-      throw FormatError("a memory or a number of cores that no machine has");
     }
     for (const ProfileField& field : kFields) {
       profile.*field.figure = read_figure(json.at("figures"), field.name);

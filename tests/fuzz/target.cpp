@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 
 #include <fmt/format.h>
 
@@ -25,6 +26,13 @@ void check_message(std::string_view text) {
           "an error's text has no control characters");
 }
 
+// Of this thread: what others do to the machine does not count.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 }  // namespace
 
 void require(bool good, std::string_view promise) {
@@ -41,6 +49,7 @@ int run(const std::uint8_t* data, std::size_t size, Bytes bytes_per_byte,
 int run(const std::uint8_t* data, std::size_t size, Allowance allowance,
         FunctionRef<void(std::string_view)> body) {
   MemoryMeter meter;
+  const double start = processor_seconds();
   try {
     body({reinterpret_cast<const char*>(data), size});
   } catch (const Error& error) {
@@ -51,6 +60,14 @@ int run(const std::uint8_t* data, std::size_t size, Allowance allowance,
     require(false, fmt::format("memory is bounded by the input: expected at most {} bytes for {}, "
                                "found {}",
                                most, size, meter.peak()));
+  }
+  const double seconds = processor_seconds() - start;
+  const double most_seconds =
+      allowance.free_seconds + 1e-6 * allowance.microseconds_per_byte * static_cast<double>(size);
+  if (seconds > most_seconds) {
+    require(false, fmt::format("time is bounded by the input: expected at most {:.1f} s for {} "
+                               "bytes, found {:.1f}",
+                               most_seconds, size, seconds));
   }
   return 0;
 }

@@ -11,6 +11,7 @@
 #include "temporary_folder.h"
 #include "text/bpe/byte_alphabet.h"
 #include "text/bpe/merging.h"
+#include "text/bpe/model.h"
 #include "text/bpe/pattern.h"
 #include "text/bpe/pattern_dialect.h"
 #include "text/bpe/unicode_form.h"
@@ -156,6 +157,35 @@ TEST(Pattern, TakesFewStepsForEachByte) {
       EXPECT_LT(before - matches.steps_left(), 8 * text.size()) << part;
     }
   }
+}
+
+// Pairs that lie side by side where the factor is the golden ratio, as it once was for all files.
+TEST(MergeTable, NoFileCanPutItsPairsInOnePlace) {
+  constexpr std::size_t kPairs = 4096;
+  MergeTable table(kPairs);
+  std::size_t inserted = 0;
+  for (std::int32_t left = 0; inserted < kPairs; ++left) {
+    for (std::int32_t right = 0; right < 1000 && inserted < kPairs; ++right) {
+      const auto key = static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
+      if ((key ^ key >> 29) * 0x9e3779b97f4a7c15u >> 56 != 0) continue;
+      table.insert(left, right, {static_cast<std::uint32_t>(inserted++), left});
+    }
+  }
+  EXPECT_LT(table.longest_search(), 500u);
+}
+
+TEST(SpellingHash, IsAnotherForEachVocabulary) {
+  const SpellingHash a, b, same = a;
+  EXPECT_EQ(a("token"), same("token"));
+  EXPECT_NE(a("token"), b("token"));
+  std::set<std::size_t> hashes;
+  for (const std::string text : {"", "a", "aa", "aaaaaaa", "aaaaaaaa"}) {
+    hashes.insert(a(text));
+  }
+  hashes.insert(a(std::string(1, '\0')));
+  hashes.insert(a(std::string(7, '\0')));
+  hashes.insert(a(std::string(8, '\0')));
+  EXPECT_EQ(hashes.size(), 8u);
 }
 
 TEST(Utf8, RepairsAsUtf8StreamDoes) {

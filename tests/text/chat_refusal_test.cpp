@@ -187,10 +187,42 @@ TEST(ChatRefusals, WorkWithoutEnd) {
       "{% set x = range(100000) | list %}{% set y = (x + x) * 5 %}{% for i in x %}"
       "{{ y[1:] | length }}{% endfor %}",
   };
+  // Work that is done for a step of the template and grows with the template, or with a text of it.
+  std::string sets, parameters;
+  for (int i = 0; i < 900; ++i) {
+    sets += fmt::format("{{% set a{} = 1 %}}", i);
+    parameters += fmt::format("{}a{}=1", i == 0 ? "" : ",", i);
+  }
+  const std::string long_key = "'x' * 1000000";
+  const std::string grown[] = {
+      repeated("{% for i in range(1000) %}", 2) + "{% continue %}" + sets +
+          repeated("{% endfor %}", 2),
+      "{% macro m(" + parameters + ") %}{% endmacro %}{% for i in range(9000) %}{{ m(" +
+          parameters + ") }}{% endfor %}",
+      "{% set d = {" + long_key + " ~ 'y': 1} %}{% set k = " + long_key +
+          " ~ 'z' %}{% for i in range(9000) %}{{ d[k] }}{% endfor %}",
+      "{% set f = '%' ~ '-' * 1000000 ~ 'd' %}{% for i in range(9000) %}{{ strftime_now(f) }}"
+      "{% endfor %}",
+  };
+  for (const std::string& source : grown)
+    EXPECT_NE(error_of_rendering(source).find(work), std::string::npos) << source.substr(0, 100);
   for (const std::string& source : slow)
     EXPECT_NE(error_of_rendering(source).find(work), std::string::npos)
         << source << "\n"
         << error_of_rendering(source);
+}
+
+TEST(ChatRefusals, NamesAndArgumentsWithoutEnd) {
+  std::string sets;
+  for (int i = 0; i < 1001; ++i) sets += fmt::format("{{% set a{} = 1 %}}", i);
+  EXPECT_NE(error_of_parsing(sets).find("more than 1000 names"), std::string::npos);
+  EXPECT_NE(error_of_rendering("{{ 'a' | map(" + repeated("'map', ", 100) + "'list') }}")
+                .find("'map' takes at most 64 arguments"),
+            std::string::npos);
+  // Each of these is looked for among the others: a square of them would take minutes.
+  std::string attributes = "{% set n = namespace() %}";
+  for (int i = 0; i < 20000; ++i) attributes += fmt::format("{{% set n.a{} = 1 %}}", i);
+  EXPECT_EQ(error_of_rendering(attributes + "{{ n.a19999 }}"), "no error");
 }
 
 TEST(ChatRefusals, ErrorsCanBePrinted) {

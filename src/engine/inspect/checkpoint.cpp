@@ -5,6 +5,7 @@
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
 #include "engine/inspect/report.h"
+#include "engine/json_file.h"
 #include "plan/explain.h"
 
 namespace ebb::engine {

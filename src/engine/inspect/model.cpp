@@ -9,6 +9,7 @@
 #include "engine/companions.h"
 #include "engine/generation_settings.h"
 #include "engine/inspect/report.h"
+#include "engine/json_file.h"
 #include "engine/model_tokenizer.h"
 #include "optim/format.h"
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <random>
 
 #include "base/heap_bytes.h"
 #include "base/in_quotes.h"
@@ -12,6 +14,39 @@
 #include "text/bpe/utf8.h"
 
 namespace ebb::text::bpe {
+
+namespace {
+
+// Of a field of numbers: the largest prime below 2^61.
+constexpr std::uint64_t kPrime = (std::uint64_t{1} << 61) - 1;
+
+std::uint64_t product(std::uint64_t a, std::uint64_t b) {
+  __extension__ using Wide = unsigned __int128;
+  const Wide both = static_cast<Wide>(a) * b;
+  const std::uint64_t sum =
+      (static_cast<std::uint64_t>(both) & kPrime) + static_cast<std::uint64_t>(both >> 61);
+  return sum >= kPrime ? sum - kPrime : sum;
+}
+
+}  // namespace
+
+SpellingHash::SpellingHash() {
+  std::random_device random;
+  point_ = 1 + ((std::uint64_t{random()} << 32 | random()) % (kPrime - 1));
+}
+
+std::size_t SpellingHash::operator()(std::string_view text) const {
+  constexpr std::size_t kDigitBytes = 7;  // of a digit below the prime
+  std::uint64_t sum = text.size() + 1;
+  for (; !text.empty(); text.remove_prefix(std::min(kDigitBytes, text.size()))) {
+    std::uint64_t digit = 0;
+    std::memcpy(&digit, text.data(), std::min(kDigitBytes, text.size()));
+    sum = product(sum, point_) + digit;
+    if (sum >= kPrime) sum -= kPrime;
+  }
+  // The last digit, too, is to be spread.
+  return product(sum, point_);
+}
 
 Bytes Model::memory_bytes() const {
   // A node has its token, its hash and a link.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -31,12 +32,17 @@ struct ModelScratch {
   MergingScratch merging;
 };
 
-// Tokens as they are spelled, to their ids.
-struct SpellingHash {
+// Tokens as they are spelled, to their ids. The hash is a polynomial at a point that nobody knows
+// beforehand: a file whose tokens all have one hash, and make looking them up take the square of
+// their number, cannot be made.
+class SpellingHash {
+ public:
   using is_transparent = void;
-  std::size_t operator()(std::string_view text) const {
-    return std::hash<std::string_view>()(text);
-  }
+  SpellingHash();
+  std::size_t operator()(std::string_view text) const;
+
+ private:
+  std::uint64_t point_;
 };
 using Vocabulary = std::unordered_map<std::string, std::int32_t, SpellingHash, std::equal_to<>>;
 

@@ -20,6 +20,8 @@ inline constexpr int kDeepestValue = 100;              // lists in lists
 inline constexpr int kDeepestEvaluation = 1000;        // nodes in nodes, macros in macros
 inline constexpr int kDeepestSyntax = 100;             // brackets, blocks
 inline constexpr int kTallestExpression = 400;         // a + b + c + ...
+inline constexpr std::size_t kMostNames = 1000;    // of variables: looking one up walks over them
+inline constexpr std::size_t kMostArguments = 64;  // of a filter that calls others
 
 // Of one rendering, for one thread. Throws Failure when it is spent.
 class Budget {

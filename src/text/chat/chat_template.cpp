@@ -24,9 +24,18 @@ Json with_reasoning(const Json& message) {
     if (!reasoning && found != message.end() && !found->is_null()) reasoning = &*found;
   }
   if (!reasoning) return message;
-  Json named = {{"thinking", *reasoning}};
-  for (const auto& [key, value] : message.items()) named[key] = value;
-  named["reasoning_content"] = *reasoning;
+  // Each key is there once, so none has to be looked for among all before it.
+  Json::object_t named;
+  named.reserve(message.size() + 2);
+  named.emplace_back("thinking", message.value("thinking", *reasoning));
+  bool has_content = false;
+  for (const auto& [key, value] : message.get_ref<const Json::object_t&>()) {
+    if (key == "thinking") continue;
+    const bool is_content = key == "reasoning_content";
+    named.emplace_back(key, is_content ? *reasoning : value);
+    has_content = has_content || is_content;
+  }
+  if (!has_content) named.emplace_back("reasoning_content", *reasoning);
   return named;
 }
 

@@ -34,20 +34,14 @@ void Scope::count() {
 }
 
 std::optional<Value> Namespace::attribute(std::string_view name) {
-  for (const auto& [key, value] : variables_)
-    if (key == name) return value;
-  return std::nullopt;
+  const auto found = variables_.find(name);
+  return found == variables_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void Namespace::set(std::string_view name, Value value) {
   if (name.starts_with('_'))
     throw Failure(fmt::format("'{}': names in a namespace must not begin with '_'", name));
-  for (auto& [key, old] : variables_) {
-    if (key != name) continue;
-    old = std::move(value);
-    return;
-  }
-  variables_.emplace_back(name, std::move(value));
+  variables_.insert_or_assign(std::string(name), std::move(value));
 }
 
 // Nodes in nodes, as long as it lives: the stack is not endless.
@@ -267,6 +261,7 @@ Evaluator::Flow Evaluator::run_for(const For& statement, const ScopePtr& scope, 
   bool finished = false;
   ScopePtr inner;
   while (auto item = loop->advance()) {
+    budget_.spend(statement.body.hidden->size());
     // A macro may have kept the last one; else it serves again.
     if (!inner || inner.use_count() > 1)
       inner = std::make_shared<Scope>(scope, statement.body);

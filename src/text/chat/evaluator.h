@@ -1,6 +1,7 @@
 // Runs a template: one object a rendering.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -49,7 +50,7 @@ class Namespace : public Object {
   void clear() { variables_.clear(); }
 
  private:
-  std::vector<std::pair<std::string, Value>> variables_;
+  std::map<std::string, Value, std::less<>> variables_;
 };
 
 class Evaluator {

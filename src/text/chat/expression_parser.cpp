@@ -110,6 +110,7 @@ std::string ExpressionParser::expect_any_name() {
 NameId ExpressionParser::id_of(std::string_view name) {
   const auto found = names_.find(name);
   if (found != names_.end()) return found->second;
+  if (names_.size() == kMostNames) fail(fmt::format("more than {} names", kMostNames));
   const auto id = static_cast<NameId>(names_.size());
   names_.emplace(name, id);
   return id;

@@ -31,11 +31,12 @@ Value raise_exception(const Arguments& arguments, Budget& budget) {
       fmt::format("the template refuses this conversation: {}", to_text(*bound[0], budget)));
 }
 
-Value strftime_now(const Arguments& arguments, Budget&) {
+Value strftime_now(const Arguments& arguments, Budget& budget) {
   const Bound bound("strftime_now", arguments, {"format"}, 1);
   const std::string* format = bound.text(0);
   if (!format || format->find('\0') != std::string::npos)
     throw Failure("'strftime_now' needs a format");
+  budget.spend(format->size());
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);

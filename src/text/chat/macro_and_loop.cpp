@@ -32,6 +32,7 @@ Value Evaluator::Macro::call(const Arguments& arguments, Budget&) {
   if (arguments.positional.size() > parameters.size())
     throw Failure(
         fmt::format("macro '{}' takes at most {} arguments", definition_.title, parameters.size()));
+  evaluator_.budget().spend(parameters.size() * (1 + arguments.named.size() / 16));
   const auto scope = std::make_shared<Scope>(around_, definition_.body);
   for (const auto& [name, value] : arguments.named) {
     const auto found =

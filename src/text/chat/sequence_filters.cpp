@@ -171,6 +171,9 @@ Value map(const Value& self, const Arguments& arguments, Budget& budget) {
   const Function filter = name ? find_filter(*name) : nullptr;
   if (!filter)
     throw Failure(fmt::format("filter '{}' is not supported", name ? *name : "that is no name"));
+  // 'map' itself may be the filter, and then each level takes one argument off.
+  if (arguments.positional.size() > kMostArguments)
+    throw Failure(fmt::format("'map' takes at most {} arguments", kMostArguments));
   Arguments rest = arguments;
   rest.positional.erase(rest.positional.begin());
   for (const Value& item : items->items) mapped.push_back(filter(item, rest, budget));

@@ -119,7 +119,11 @@ const Value* Dict::find(std::string_view key) const {
 
 const Value* Dict::find(const Value& key, Budget& budget) const {
   budget.spend(entries.size() / 16);
-  if (const auto* text = key.if_string()) return find(std::string_view(*text));
+  if (const auto* text = key.if_string()) {
+    // Keys of its length may differ at their end alone.
+    budget.spend_bytes(entries.size() * text->size());
+    return find(std::string_view(*text));
+  }
   for (const auto& [name, value] : entries)
     if (equals(name, key, budget)) return &value;
   return nullptr;

@@ -1,4 +1,4 @@
-// A tokenizer.json, and a short text behind it: what it makes of the text, and back.
+// A tokenizer.json, and a text behind it: what it makes of the text, and back.
 #include <algorithm>
 
 #include "base/sorted_json.h"
@@ -14,10 +14,13 @@ namespace {
 // As for any JSON, and beside it for "a":0, a token in the vocabulary and a list, and what it
 // decodes to twice: up to 256 bytes for a short one, in a string that grows by doubling.
 constexpr Bytes kBytesPerByte = 300;
-// Tables over the characters and the 65,536 ids that any file may use, the cache of words and what
-// a normalizer may make of the text, with several numbers for each byte of it.
+// Tables over the characters and the 65,536 ids that any file may use, and the cache of words.
 constexpr Bytes kTables = 16 * kMiB;
-constexpr std::size_t kLongestText = 256;
+// A normalizer may make 64 bytes of one, and merging takes several numbers for each.
+constexpr Bytes kBytesPerByteOfText = 64 * 64;
+constexpr std::size_t kLongestText = 64 * 1024;
+// Patterns may take some hundred steps for each byte of a text, in each of 32 steps over it.
+constexpr double kMicrosecondsPerByteOfText = 1000;
 
 // Whether the file is nothing but bytes and their merges, all of the text's among them: then its
 // words come back as they were.
@@ -67,5 +70,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string decoded = tokenizer.decode(ids);
     if (keeps(tokenizer, json, text)) require(decoded == text, "bytes come back as they were");
   };
-  return run(data, size, {.bytes_per_byte = kBytesPerByte, .free_bytes = kTables}, body);
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const std::size_t text_bytes = std::min(two_parts(input).second.size(), kLongestText);
+  return run(
+      data, size,
+      {.bytes_per_byte = kBytesPerByte,
+       .free_bytes = kTables + kBytesPerByteOfText * static_cast<Bytes>(text_bytes),
+       .free_seconds = 1 + 1e-6 * kMicrosecondsPerByteOfText * static_cast<double>(text_bytes)},
+      body);
 }
