@@ -27,6 +27,10 @@ int run(const std::uint8_t* data, std::size_t size, Bytes bytes_per_byte,
         FunctionRef<void(std::string_view)> body);
 
 // The same where more is allowed for any input, as for tables whose size is fixed.
+// Where JSON breaks, the library quotes all that it read since the last word, with up to 8 bytes
+// for one, and holds that several times. A list of "0," takes less: a value of 16 bytes for two,
+// three times of which are held while it grows.
+inline constexpr Bytes kJsonBytesPerByte = 64;
 inline constexpr double kMicrosecondsPerByte = 20;
 struct Allowance {
   Bytes bytes_per_byte = 0;

@@ -90,6 +90,7 @@ struct MatchScratch::State {
 
 MatchScratch::MatchScratch() : state_(std::make_unique<State>()) {
   pcre2_set_heap_limit(state_->context.get(), kHeapKilobytes);
+  pcre2_set_match_limit(state_->context.get(), kQuickSteps);
   if (state_->stack) pcre2_jit_stack_assign(state_->context.get(), nullptr, state_->stack.get());
 }
 
@@ -193,42 +194,46 @@ int Matches::search_counted(std::size_t from) {
   pcre2_set_callout(state_.context.get(), count_step, &steps);
   pcre2_set_match_limit(state_.context.get(), std::numeric_limits<std::uint32_t>::max());
   const int found = search(pattern_.regex_->counted, from, text_.size());
+  pcre2_set_match_limit(state_.context.get(), kQuickSteps);
   steps_left_ = steps.left;
   return found;
 }
 
+void Matches::give_up(std::size_t from, int error) const {
+  throw FormatError(fmt::format(
+      "{}: the pattern {} gives up on a text of {} bytes at offset {}: {}; no tokenizer needs such "
+      "a pattern, so get the file again from where the model was published, or split the text",
+      pattern_.where_, pattern_.regex_->shown, text_.size(), from,
+      error == PCRE2_ERROR_CALLOUT
+          ? fmt::format("it takes more than {} steps and {} a byte", kLeastSteps, kStepsPerByte)
+          : message(error)));
+}
+
+// Not string_view's search, which takes the product of both lengths where they nearly match.
+bool Matches::next_literal(std::size_t from, Span& match) const {
+  const std::string& literal = pattern_.literal_;
+  const void* found =
+      memmem(text_.data() + from, text_.size() - from, literal.data(), literal.size());
+  if (found == nullptr) return false;
+  match.begin = static_cast<std::size_t>(static_cast<const char*>(found) - text_.data());
+  match.end = match.begin + literal.size();
+  return true;
+}
+
 bool Matches::next(std::size_t from, Span& match) {
-  if (!pattern_.regex_) {
-    // Not string_view's search, which takes the product of both lengths where they nearly match.
-    const std::string& literal = pattern_.literal_;
-    const void* found =
-        memmem(text_.data() + from, text_.size() - from, literal.data(), literal.size());
-    if (found == nullptr) return false;
-    match.begin = static_cast<std::size_t>(static_cast<const char*>(found) - text_.data());
-    match.end = match.begin + literal.size();
-    return true;
-  }
+  const Pattern::Regex* regex = pattern_.regex_.get();
+  if (regex == nullptr) return next_literal(from, match);
   int found = PCRE2_ERROR_NOMATCH;
   for (;;) {
     std::size_t end = std::min(text_.size(), from + kWindowBytes);
     while (end < text_.size() && !begins_character(text_[end])) ++end;
-    pcre2_set_match_limit(state_.context.get(), kQuickSteps);
-    found = search(pattern_.regex_->quick, from, end);
+    found = search(regex->quick, from, end);
     if (found != PCRE2_ERROR_NOMATCH || end == text_.size()) break;
     from = end;
   }
   if (found < 0 && found != PCRE2_ERROR_NOMATCH) found = search_counted(from);
   if (found == PCRE2_ERROR_NOMATCH) return false;
-  if (found < 0) {
-    throw FormatError(fmt::format(
-        "{}: the pattern {} gives up on a text of {} bytes at offset {}: {}; no tokenizer needs "
-        "such a pattern, so get the file again from where the model was published, or split the "
-        "text",
-        pattern_.where_, pattern_.regex_->shown, text_.size(), from,
-        found == PCRE2_ERROR_CALLOUT
-            ? fmt::format("it takes more than {} steps and {} a byte", kLeastSteps, kStepsPerByte)
-            : message(found)));
-  }
+  if (found < 0) give_up(from, found);
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(state_.data.get());
   match = {bounds[0], bounds[1]};
   return true;

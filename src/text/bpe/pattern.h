@@ -73,6 +73,8 @@ class Matches {
  private:
   int search(const Pattern::Program& program, std::size_t from, std::size_t end) const;
   int search_counted(std::size_t from);
+  bool next_literal(std::size_t from, Span& match) const;
+  [[noreturn]] void give_up(std::size_t from, int error) const;
 
   const Pattern& pattern_;
   std::string_view text_;

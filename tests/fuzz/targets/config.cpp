@@ -8,8 +8,6 @@
 namespace ebb::fuzz {
 namespace {
 
-// "0," is two bytes and a value of 16, three times of which are held while its list grows.
-constexpr Bytes kBytesPerByte = 40;
 // Every layer makes names; these few tell what thousands would.
 constexpr std::int64_t kMostLayers = 16;
 
@@ -38,7 +36,7 @@ void check_parameters(model::Config config) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ebb;
   using namespace ebb::fuzz;
-  return run(data, size, kBytesPerByte, [](std::string_view text) {
+  return run(data, size, kJsonBytesPerByte, [](std::string_view text) {
     const Json json = parse_json(text, "config.json");
     require(text.find('\0') == std::string_view::npos, "nothing is hidden behind a zero byte");
     const model::Config config = model::parse_config(json, "config.json");

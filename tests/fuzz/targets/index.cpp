@@ -11,9 +11,6 @@
 namespace ebb::fuzz {
 namespace {
 
-// "a":".safetensors", is 19 bytes, a node of a tree with two strings, and a string in a list.
-constexpr Bytes kBytesPerByte = 40;
-
 // One file with the tensor t.
 const std::string& shard() {
   static const std::string file = [] {
@@ -30,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace ebb;
   using namespace ebb::fuzz;
   shard();  // made before memory is counted
-  return run(data, size, kBytesPerByte, [](std::string_view text) {
+  return run(data, size, kJsonBytesPerByte, [](std::string_view text) {
     const checkpoint::SafetensorsIndex index = checkpoint::parse_index(text, "m/index");
     require(text.find('\0') == std::string_view::npos, "nothing is hidden behind a zero byte");
     require(!index.files.empty(), "an index names tensors");

@@ -12,10 +12,6 @@
 namespace ebb::fuzz {
 namespace {
 
-// As for any JSON: "0," is two bytes and a value of 16, three times of which are held while its
-// list grows.
-constexpr Bytes kBytesPerByte = 40;
-
 constexpr std::string_view kContent = "abc";
 constexpr std::string_view kContentDigest = "06b05ab6733a618578af5f94892f3950";
 
@@ -38,7 +34,7 @@ bool same(const checkpoint::Manifest& a, const checkpoint::Manifest& b) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ebb;
   using namespace ebb::fuzz;
-  return run(data, size, kBytesPerByte, [](std::string_view text) {
+  return run(data, size, kJsonBytesPerByte, [](std::string_view text) {
     const checkpoint::Manifest manifest = read(text);
     require(text.find('\0') == std::string_view::npos, "nothing is hidden behind a zero byte");
     require(manifest.step >= 0, "a step is from 0");

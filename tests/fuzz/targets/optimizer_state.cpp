@@ -10,9 +10,6 @@
 namespace ebb::fuzz {
 namespace {
 
-// As for any safetensors file.
-constexpr Bytes kBytesPerByte = 32;
-
 // Made once: a bf16 weight and an fp32 one, states of AdamW in host memory.
 struct Store {
   std::vector<bf16> a = std::vector<bf16>(5);
@@ -40,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace ebb;
   using namespace ebb::fuzz;
   static Store made;
-  return run(data, size, kBytesPerByte, [](std::string_view text) {
+  return run(data, size, kJsonBytesPerByte, [](std::string_view text) {
     MemoryFiles files({{"state", text}});
     const std::vector<bf16> a = made.a;
     const std::vector<float> b = made.b;

@@ -14,10 +14,6 @@ namespace {
 using checkpoint::SafetensorsReader;
 using checkpoint::StoredTensor;
 
-// An entry of 50 bytes becomes a tensor with name, shape and place (some 300 bytes), and writing
-// the header again makes a tree of it (some 500).
-constexpr Bytes kBytesPerByte = 32;
-
 void check_reads(const SafetensorsReader& reader, const StoredTensor& tensor) {
   std::array<std::byte, 1> byte{};
   if (tensor.bytes > 0) {
@@ -57,7 +53,7 @@ void check_round_trip(const SafetensorsReader& reader, Bytes data_bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ebb;
   using namespace ebb::fuzz;
-  return run(data, size, kBytesPerByte, [](std::string_view text) {
+  return run(data, size, kJsonBytesPerByte, [](std::string_view text) {
     MemoryFiles files({{"model.safetensors", text}});
     const checkpoint::SafetensorsReader reader(files, "model.safetensors");
     const auto& tensors = reader.tensors();

@@ -5,19 +5,10 @@
 
 #include "fuzz/target.h"
 
-namespace ebb::fuzz {
-namespace {
-
-// As for any JSON, of one line at a time.
-constexpr Bytes kBytesPerByte = 40;
-
-}  // namespace
-}  // namespace ebb::fuzz
-
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace ebb;
   using namespace ebb::fuzz;
-  return run(data, size, kBytesPerByte, [](std::string_view log) {
+  return run(data, size, kJsonBytesPerByte, [](std::string_view log) {
     std::size_t before = 0;
     for (const std::int64_t step :
          {std::int64_t{1}, std::int64_t{20}, std::numeric_limits<std::int64_t>::max()}) {
