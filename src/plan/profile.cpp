@@ -55,9 +55,10 @@ Figure read_figure(const Json& json, std::string_view key) {
 // A number that JSON could round or wrap is none.
 std::int64_t whole(const Json& json, const char* key, std::int64_t least, std::int64_t most) {
   const Json& number = json.at(key);
-  if (!number.is_number_unsigned() ||
-      number.get<std::uint64_t>() > static_cast<std::uint64_t>(most) ||
-      number.get<std::int64_t>() < least) {
+  const bool wraps =
+      number.is_number_unsigned() && number.get<std::uint64_t>() > static_cast<std::uint64_t>(most);
+  if (!number.is_number_integer() || wraps || number.get<std::int64_t>() < least ||
+      number.get<std::int64_t>() > most) {
     throw FormatError(fmt::format("'{}' should be a whole number from {} to {}", key, least, most));
   }
   return number.get<std::int64_t>();
