@@ -7,7 +7,8 @@
 # time and sizes; the whole output stays in build/fresh/. Needs root, debootstrap and some 4 GiB.
 #
 #   TMPDIR        where the root folders are made; they are removed afterwards, also on Ctrl-C
-#   FRESH_CCACHE  a compiler cache to use inside, by its folder; the times then prove nothing
+#   FRESH_CCACHE  a compiler cache to use inside, by its folder; the times then prove nothing. It knows
+#                 this machine's compilations where compiler and language (LANG) are the same
 #
 # The mirror, proxies and what else apt needs here are those of this machine's apt.
 set -euo pipefail
@@ -106,13 +107,13 @@ cpu_seconds() {
 inside() {
   local root=$1 log=$2 title=$3 start=$SECONDS line built="" shown="" status=0
   shift 3
-  local environment=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C)
+  local environment=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root)
   local name
   for name in http_proxy https_proxy no_proxy; do
     if [[ ${!name:-} ]]; then environment+=("$name=${!name}"); fi
   done
   if [[ ${FRESH_CCACHE:-} ]]; then
-    environment+=(CCACHE_DIR=/ccache CCACHE_BASEDIR=/ebb CCACHE_NOHASHDIR=1)
+    environment+=(CCACHE_DIR=/ccache CCACHE_BASEDIR=/ebb CCACHE_NOHASHDIR=1 "LANG=${LANG:-}")
   fi
   mkfifo "$work/pipe"
   # Each of these becomes the next, so that the process is the command itself, and all that it starts

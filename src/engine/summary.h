@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json_fwd.h"
+#include "base/json.h"
 #include "engine/runtime.h"
 #include "engine/start_times.h"
 #include "engine/training_run.h"

@@ -197,11 +197,11 @@ TrainingData::Contents TrainingData::contents(const std::function<void(const std
     note(fmt::format("Reading all of the data once, to know later whether it is the same: {} of {}",
                      format_bytes(done), format_bytes(total)));
   };
-  const text::FileDigests::Result& training = digests_->wait(progress);
+  const text::FileDigests::Result& training = digests_->finish(progress);
   Contents contents{.json = {{"training", to_json(training.files)}, {"validation", Json()}},
                     .problem = training.problem};
   if (evaluation_digests_) {
-    const text::FileDigests::Result& validation = evaluation_digests_->wait(progress);
+    const text::FileDigests::Result& validation = evaluation_digests_->finish(progress);
     contents.json["validation"] = to_json(validation.files);
     if (contents.problem.empty()) contents.problem = validation.problem;
   }
@@ -209,8 +209,8 @@ TrainingData::Contents TrainingData::contents(const std::function<void(const std
 }
 
 bool TrainingData::contents_known(double within_seconds) {
-  return digests_->wait_for(within_seconds) &&
-         (!evaluation_digests_ || evaluation_digests_->wait_for(within_seconds));
+  return digests_->known(within_seconds) &&
+         (!evaluation_digests_ || evaluation_digests_->known(within_seconds));
 }
 
 Json TrainingData::contents_so_far() const {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "base/json_fwd.h"
+#include "base/json.h"
 #include "ebb/train.h"
 #include "engine/model_tokenizer.h"
 #include "text/data/data_set.h"

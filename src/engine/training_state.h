@@ -20,7 +20,7 @@ struct TrainingState {
   Json numerics_key;
   // What was trained on, as TrainingData::contents() says it; null: not known yet. Of checkpoints
   // that kept less: {"beginnings": digest}, as DataSet::beginnings_digest() makes it.
-  Json data;
+  Json data = nullptr;
   // Changes of the data that the user accepted: [{"step": 3, "changes": ["..."]}].
   Json accepted_changes = Json::array();
 };

@@ -21,7 +21,9 @@ std::string hex(std::string_view bytes) {
 
 void no_progress(Bytes, Bytes) {}
 
-FileDigests::Result digests_of(const DataSet& data) { return FileDigests(data).wait(no_progress); }
+FileDigests::Result digests_of(const DataSet& data) {
+  return FileDigests(data).finish(no_progress);
+}
 
 Encoding tokenized() {
   Encoding encoding = bytes_encoding();

@@ -46,10 +46,12 @@ TEST(LastBreak, OfTheFamiliesHoldsForHardStrings) {
     const bpe::BpeTokenizer tokenizer(file, name, "");
     std::vector<std::string> added = {""};
     bool can_be_cut = false;
+    bool looks_around = false;
     for (const Json& token : parse_json(file, name).value("added_tokens", Json::array())) {
       if (added.size() == 40) break;
       added.push_back(token["content"]);
       can_be_cut = can_be_cut || !token["normalized"];
+      looks_around = looks_around || (!token["normalized"] && token["single_word"]);
     }
     std::uint64_t state = 17;
     std::int64_t cuts = 0;
@@ -68,7 +70,7 @@ TEST(LastBreak, OfTheFamiliesHoldsForHardStrings) {
           expect_cut_for_good(tokenizer, text, more, fmt::format("{}, {}", name, i)));
       cuts += tokenizer.last_break(text) > 0 ? 1 : 0;
     }
-    EXPECT_EQ(cuts > 100, can_be_cut) << name << ", " << cuts;
+    EXPECT_EQ(cuts > 100, can_be_cut && !looks_around) << name << ", " << cuts;
   }
 }
 

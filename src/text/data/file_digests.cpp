@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
+#include <stop_token>
 #include <string_view>
-
-#include "base/digest.h"
-#include "ebb/error.h"
 
 namespace ebb::text {
 namespace {
@@ -39,64 +37,71 @@ FileDigests::FileDigests(const DataSet& data)
   for (const FileRecord& record : result_.files) {
     if (record.digest.empty()) total_ += record.bytes;
   }
-  if (total_ == 0) {
-    done_ = true;
-  } else {
-    thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
-  }
+  if (total_ == 0) return;
+  buffer_.resize(static_cast<std::size_t>(std::min(kPieceBytes, total_)));
+  thread_ = std::jthread([this](const std::stop_token& stop) {
+    // Of this thread alone, which 0 means here: a tenth of what those get that compute. That it may
+    // not be lowered is no reason not to read.
+    constexpr int nice = 10;
+    (void)::setpriority(PRIO_PROCESS, 0, nice);
+    while (!stop.stop_requested() && advance()) {
+    }
+  });
 }
 
 FileDigests::~FileDigests() = default;
 
-void FileDigests::work(const std::stop_token& stop) {
-  // Of this thread alone, which 0 means here: a tenth of what those get that compute. That it may
-  // not be lowered is no reason not to read.
-  constexpr int nice = 10;
-  (void)::setpriority(PRIO_PROCESS, 0, nice);
-  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(kPieceBytes, total_)));
-  for (std::size_t file = 0; file < result_.files.size(); ++file) {
-    if (!result_.files[file].digest.empty()) continue;
-    try {
-      if (!digest(file, buffer, stop)) return;
-    } catch (const std::exception& error) {
-      if (result_.problem.empty()) result_.problem = error.what();
-    }
+bool FileDigests::advance() {
+  while (file_ < result_.files.size() && !result_.files[file_].digest.empty()) ++file_;
+  if (file_ == result_.files.size()) {
+    done_ = true;
+    return false;
   }
-  const std::lock_guard lock(mutex_);
-  done_ = true;
-  changed_.notify_all();
-}
-
-bool FileDigests::digest(std::size_t file, std::vector<std::byte>& buffer,
-                         const std::stop_token& stop) {
-  const SourceFile& source = data_.source(file);
-  Digest digest;
-  for (Bytes at = 0; at < source.size(); at += kPieceBytes) {
-    if (stop.stop_requested()) return false;
+  const SourceFile& source = data_.source(file_);
+  bool ended = true;
+  try {
     const std::span<std::byte> piece(
-        buffer.data(), static_cast<std::size_t>(std::min(kPieceBytes, source.size() - at)));
-    source.read(at, piece);
-    digest.add(piece);
+        buffer_.data(), static_cast<std::size_t>(std::min(kPieceBytes, source.size() - at_)));
+    source.read(at_, piece);
+    digest_.add(piece);
+    at_ += static_cast<Bytes>(piece.size());
     read_ += static_cast<Bytes>(piece.size());
+    ended = at_ == source.size();
+    if (ended) result_.files[file_].digest = digest_.hex();
+  } catch (const std::exception& error) {
+    if (result_.problem.empty()) result_.problem = error.what();
   }
-  result_.files[file].digest = digest.hex();
+  if (ended) {
+    ++file_;
+    at_ = 0;
+    digest_ = Digest();
+  }
   return true;
 }
 
-const FileDigests::Result& FileDigests::wait(
+void FileDigests::take_over() {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  thread_.join();
+}
+
+const FileDigests::Result& FileDigests::finish(
     const std::function<void(Bytes done, Bytes total)>& progress) {
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, std::chrono::seconds(1), [this] { return done_; })) {
-    lock.unlock();
-    progress(read_, total_);
-    lock.lock();
-  }
+  take_over();
+  while (advance()) progress(read_, total_);
   return result_;
 }
 
-bool FileDigests::wait_for(double seconds) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return done_; });
+bool FileDigests::known(double within_seconds) {
+  if (done_ || total_ == 0) return true;
+  if (within_seconds <= 0) return false;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  take_over();
+  while (std::chrono::duration<double>(Clock::now() - start).count() < within_seconds) {
+    if (!advance()) return true;
+  }
+  return false;
 }
 
 Bytes FileDigests::memory_bytes() const {

@@ -2,19 +2,18 @@
 //
 // Opening JSONL, and text for a tokenizer, reads all of it anyway and digests it on the way. Other
 // files may be hundreds of gigabytes that no one wants to wait for before the first step: they are
-// read by a thread of its own, of low priority, while the run begins. A save needs the digests, and
-// waits for them if it comes before they are known.
+// read by a thread of its own, of low priority, while the run begins. A save needs the digests;
+// where it comes before they are known, the thread that saves reads the rest itself.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
+#include <cstddef>
 #include <functional>
-#include <mutex>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/digest.h"
 #include "text/data/data_set.h"
 
 namespace ebb::text {
@@ -37,26 +36,30 @@ class FileDigests {
     std::string problem;  // the first of those, as the error that reading it gave; empty: none
   };
 
-  // Waits until all are known. `progress` is told every second of the waiting. For one thread.
-  const Result& wait(const std::function<void(Bytes done, Bytes total)>& progress);
+  // All of them: takes over from the thread, so that no one waits for a thread that others keep
+  // from running. `progress` is told after every piece. For one thread.
+  const Result& finish(const std::function<void(Bytes done, Bytes total)>& progress);
 
-  // Whether they are known, now or within so many seconds.
-  bool wait_for(double seconds);
+  // Whether finish() would return at once. Where it would not, and time is given, takes over for
+  // so long.
+  bool known(double within_seconds = 0);
 
   Bytes memory_bytes() const;
 
  private:
-  void work(const std::stop_token& stop);
-  // False where it was stopped.
-  bool digest(std::size_t file, std::vector<std::byte>& buffer, const std::stop_token& stop);
+  void take_over();
+  // Reads a piece; false where nothing is left. For the thread, then for the one that took over.
+  bool advance();
 
   const DataSet& data_;
-  Result result_;  // the thread's until done_
-  Bytes total_ = 0;
-  std::atomic<Bytes> read_ = 0;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
+  Result result_;
+  Bytes total_ = 0;  // of the files that are to be read
+  Bytes read_ = 0;
+  std::size_t file_ = 0;  // that is being read, from its byte at_ on
+  Bytes at_ = 0;
+  Digest digest_;  // of what is before that
+  std::vector<std::byte> buffer_;
+  std::atomic<bool> done_ = false;
   std::jthread thread_;  // the last member: joined before the rest is gone
 };
 
