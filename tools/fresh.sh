@@ -57,8 +57,13 @@ mirror_of() {
 # from Ubuntu's own, and what makes it the right one is its fingerprint.
 ubuntu_key() {
   local found wanted=F6ECB3762474EDA9D21B7022871920D1991BC93C
-  local package=pool/main/u/ubuntu-keyring/ubuntu-keyring_2021.03.26_all.deb
-  /usr/lib/apt/apt-helper download-file "http://archive.ubuntu.com/ubuntu/$package" "$work/key.deb" \
+  local package=pool/main/u/ubuntu-keyring/ubuntu-keyring_2021.03.26_all.deb mirror
+  mirror=$(mirror_of Ubuntu)
+  # Else where debootstrap itself looks.
+  if [[ -z $mirror ]]; then
+    mirror=$(sed -n 's#.*default_mirror *\(http://archive[^ ]*\).*#\1#p' /usr/share/debootstrap/scripts/gutsy | head -n 1)
+  fi
+  /usr/lib/apt/apt-helper download-file "${mirror%/}/$package" "$work/key.deb" \
     >"$logs/key.log" 2>&1 &&
     dpkg-deb -x "$work/key.deb" "$work/key" || return 1
   local key=$work/key/etc/apt/trusted.gpg.d/ubuntu-keyring-2018-archive.gpg
