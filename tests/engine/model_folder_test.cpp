@@ -47,6 +47,7 @@ class CountingFileSystem final : public io::FileSystem {
     files_.rename(from, to);
   }
   void remove_all(const std::filesystem::path& path) override { files_.remove_all(path); }
+  Bytes available(const std::filesystem::path& path) override { return files_.available(path); }
   void sync_directory(const std::filesystem::path& path) override { files_.sync_directory(path); }
 
  private:

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "data_cases.h"
 #include "ebb/error.h"
 #include "paths.h"

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "ebb/error.h"
 #include "ebb/units.h"
 

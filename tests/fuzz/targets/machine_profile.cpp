@@ -1,6 +1,7 @@
 // A machine's profile: what `ebb probe` writes and plans are made with.
 #include <cmath>
 
+#include "base/json.h"
 #include "fuzz/target.h"
 #include "plan/profile.h"
 

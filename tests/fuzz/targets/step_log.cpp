@@ -1,5 +1,6 @@
 // A run's log.jsonl, of which a run that goes on keeps the beginning.
 #include "engine/step_log.h"
+#include "base/json.h"
 
 #include <limits>
 
