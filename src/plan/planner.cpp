@@ -138,13 +138,16 @@ Plan make_plan(const Workload& workload, const Wishes& wishes, const Limits& lim
       tasks_of_step(plan.program, plan.workload) <= few_tasks) {
     if (Plan other = find(wishes, {.every_pass = true}); fits(other)) return other;
   }
-  // States come in smaller pieces where there is hardly room.
-  for (const std::int64_t parts : {8, 64}) {
+  // Larger pieces make fewer tasks, which takes less of the host; smaller ones fit where there is
+  // hardly room on the device.
+  const std::int64_t usual = default_chunk_parameters(workload);
+  const bool short_of_host = plan.peak(Tier::host) > limits.host;
+  for (const std::int64_t size : {4 * usual, 2 * usual, usual / 8, usual / 64}) {
     if (wishes.chunk_parameters) break;
-    Wishes smaller = wishes;
-    smaller.chunk_parameters =
-        std::max(workload.norm_block, default_chunk_parameters(workload) / parts);
-    if (Plan other = find(smaller, {}); fits(other)) return other;
+    if (size > usual && !short_of_host) continue;
+    Wishes other_size = wishes;
+    other_size.chunk_parameters = std::max(workload.norm_block, size);
+    if (Plan other = find(other_size, {}); fits(other)) return other;
   }
   throw OutOfBudget(explain_refusal(plan, wishes));
 }

@@ -1,6 +1,7 @@
 // The promise: a limit means the process. What it holds in memory is what the limits allow, and a
 // stated constant for what is outside them.
-#include <algorithm>
+#include <iterator>
+#include <sstream>
 
 #include "base/rng.h"
 #include "cli/small_commands.h"
@@ -13,14 +14,15 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // Code, libraries, stacks, and what the allocator keeps: see docs/limits.md.
-constexpr Bytes kOutside = 64 * kMiB;
+constexpr Bytes kOutside = 32 * kMiB;
 
 class ResidentTest : public SmallCommands {
  protected:
   // On the cpu device, whose device memory is the process's too.
   Finished run(const std::string& name, const Arguments& more) const {
-    return run_ebb(train(at(name), 3) +
-                   Arguments{"--device", "cpu", "--keep", "0", "--summary", at(name + ".json")} +
+    return run_ebb(Arguments{"train", "--model", "preset:tiny", "--device", "cpu", "--data", data,
+                             "--out", at(name), "--steps", "3", "--keep", "0", "--micro-batch", "2",
+                             "--summary", at(name + ".json")} +
                    more);
   }
   Json summary(const std::string& name) const { return Json::parse(read_file(at(name + ".json"))); }
@@ -47,19 +49,21 @@ TEST_F(ResidentTest, UnderTightLimitsTheProcessIsNoLargerThanTheyAllow) {
   };
   for (int i = 0; i < 4; ++i) {
     const std::string name = fmt::format("run{}", i);
-    const Arguments more = {"--threads",      pick({"1", "2", "4"}),
-                            "--accumulate",   pick({"1", "2", "40"}),
-                            "--sequence",     pick({"32", "200"}),
-                            "--states",       pick({"resident", "stream", "host"}),
-                            "--state-format", pick({"exact", "int8"})};
-    const Finished roomy = run(name, more);
+    const Arguments more = {
+        "--threads",  pick({"1", "2", "4"}), "--accumulate",   pick({"1", "2", "40"}),
+        "--sequence", pick({"32", "200"}),   "--state-format", pick({"exact", "int8"})};
+    const Finished roomy = run(name, more + Arguments{"--states", pick({"stream", "host"})});
     ASSERT_EQ(roomy.code, 0) << roomy.err;
     const Json tiers = summary(name).at("tiers");
+    std::istringstream words(summary(name).at("plan").get<std::string>());
+    const Arguments plan{std::istream_iterator<std::string>(words), {}};
     const auto device = tiers.at("device").at("predicted_peak").get<Bytes>();
     const auto host = tiers.at("host").at("predicted_peak").get<Bytes>();
+    // The same plan again, in no more than it said it needs.
     const std::string tight = name + "-tight";
-    const Finished end = run(tight, more + Arguments{"--device-memory", std::to_string(device),
-                                                     "--host-memory", std::to_string(host)});
+    const Finished end = run(tight, more + plan +
+                                        Arguments{"--device-memory", std::to_string(device),
+                                                  "--host-memory", std::to_string(host)});
     ASSERT_EQ(end.code, 0) << end.err;
     const Json process = summary(tight).at("process");
     const auto resident = process.at("resident_peak").get<Bytes>();
@@ -72,7 +76,7 @@ TEST_F(ResidentTest, UnderTightLimitsTheProcessIsNoLargerThanTheyAllow) {
 
 TEST_F(ResidentTest, ATokenizerCountsAgainstTheHostLimit) {
   const std::string tokenizer = heavy_tokenizer(1'000'000);
-  const Arguments heavy = {"--tokenizer", tokenizer, "--threads", "1"};
+  const Arguments heavy = {"--tokenizer", tokenizer, "--threads", "1", "--sequence", "32"};
   const Finished refused =
       run("refused", heavy + Arguments{"--device-memory", "40MiB", "--host-memory", "100MiB"});
   EXPECT_EQ(refused.code, 2) << refused.err;
