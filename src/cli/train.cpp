@@ -76,7 +76,7 @@ SaveEvery parse_save_every(const std::string& text) {
     // Told with all that can be said here.
   }
   throw ConfigError(fmt::format(
-      "--save-every '{}': expected steps (500), a time (10min, 2h), auto, end (at the end only) or "
+      "--save-every {}: expected steps (500), a time (10min, 2h), auto, end (at the end only) or "
       "0 (nothing is saved)",
       text));
 }

@@ -49,14 +49,15 @@ class Reader {
 }  // namespace
 
 Json to_json(const TrainingState& state) {
-  return {{"format", "ebb training state"},
-          {"version", kVersion},
-          {"step", state.step},
-          {"data_position", text::to_json(state.data_position)},
-          {"seed", state.seed},
-          {"numerics_key", state.numerics_key},
-          {"data", state.data},
-          {"accepted_changes", state.accepted_changes}};
+  Json json = {{"format", "ebb training state"},
+               {"version", kVersion},
+               {"step", state.step},
+               {"data_position", text::to_json(state.data_position)},
+               {"seed", state.seed},
+               {"numerics_key", state.numerics_key},
+               {"accepted_changes", state.accepted_changes}};
+  if (!state.data.is_null()) json["data"] = state.data;
+  return json;
 }
 
 TrainingState read_training_state(io::FileSystem& files, const std::filesystem::path& folder) {

@@ -164,7 +164,8 @@ TEST_F(KillTest, AnInterruptSavesAndEndsWith130) {
     // Saves at the end only, so that the checkpoint is the interrupt's.
     const Arguments whole = train(out, kSteps) + Arguments{"--summary", out + ".json"};
     Process process(whole);
-    ASSERT_TRUE(process.run_until([&] { return !process.out().empty(); }));
+    ASSERT_TRUE(
+        process.run_until([&] { return process.out().find("step 1/") != std::string::npos; }));
     process.send(signal);
     const Finished run = process.wait();
     ASSERT_EQ(run.code, 130) << run.err;

@@ -74,7 +74,7 @@ TEST_F(PlanTest, WithWhatTheProbeKept) {
 
 TEST_F(PlanTest, PlacementBySpeedsNeverChangesTheNumbers) {
   const auto digest = [&](const std::string& name, const Arguments& more) {
-    const std::string summary = at(name + ".json");
+    const std::string summary = at(name + "-summary.json");
     trained(name, 3,
             Arguments{"--device", "cpu", "--device-memory", "7MiB", "--summary", summary} + more);
     const Json json = Json::parse(read_file(summary));

@@ -153,7 +153,7 @@ class LearningTest : public testing::TestWithParam<std::string> {
   }
 
   static bool agrees(const Agreement& a) {
-    return a.error < 0.2 && std::abs(a.along - 1) < 0.01 && std::abs(a.shrunk) < 1e-3;
+    return a.error < 0.02 && std::abs(a.along - 1) < 0.002 && std::abs(a.shrunk) < 1e-3;
   }
 
   void (*change_rule_)(optim::AdamW&) = nullptr;
@@ -194,8 +194,10 @@ TEST_P(LearningTest, TwentyStepsInBf16AreAsGoodAsBf16) {
   }
 }
 
-TEST_P(LearningTest, AnotherOptimizerInBf16IsSeenInItsWeights) {
-  if (!files_.exists(golden_folder(GetParam()) / "final.safetensors")) GTEST_SKIP();
+// Of the models whose weights after PyTorch's training are there to compare with.
+class WeightsTest : public LearningTest {};
+
+TEST_P(WeightsTest, AnotherOptimizerInBf16IsSeen) {
   const std::vector<std::pair<const char*, void (*)(optim::AdamW&)>> wrong = {
       {"beta1", [](optim::AdamW& rule) { rule.beta1 = 0.85; }},
       {"beta2", [](optim::AdamW& rule) { rule.beta2 = 0.99; }},
@@ -216,6 +218,9 @@ std::string test_name(const std::string& path) {
   std::replace(name.begin(), name.end(), '/', '_');
   return name;
 }
+
+INSTANTIATE_TEST_SUITE_P(Families, WeightsTest, testing::Values("training/llama", "training/qwen2"),
+                         [](const auto& info) { return test_name(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(Families, LearningTest,
                          testing::Values("training/llama", "training/qwen2",

@@ -66,7 +66,10 @@ TEST(LibraryMemory, OfOneDnnIsNoMoreThanIsCounted) {
       std::printf("%d threads, %d bytes an element: %lld taken, %lld counted\n", threads,
                   static_cast<int>(size_of(type)), static_cast<long long>(taken),
                   static_cast<long long>(ops.library_bytes()));
-      EXPECT_LE(taken, ops.library_bytes()) << threads << " threads";
+      // The code that it makes for each shape is outside of the limits, as all code is: here that
+      // of three models.
+      constexpr Bytes code = 4 * kMiB;
+      EXPECT_LE(taken, ops.library_bytes() + code) << threads << " threads";
     }
   }
 }
