@@ -47,6 +47,7 @@ void operator delete(void* at, std::size_t, std::align_val_t) noexcept { release
 
 namespace ebb {
 
+bool HeapWatch::works() { return true; }
 HeapWatch::HeapWatch() : start_(now.load()) { most.store(start_); }
 Bytes HeapWatch::held() const { return now.load() - start_; }
 Bytes HeapWatch::peak() const { return most.load() - start_; }

@@ -39,6 +39,7 @@ Growth growth(const TrainingSettings& small, const TrainingSettings& large, Meas
 }
 
 TEST(PlanSize, ATaskOfAPlanAndARunTakesNoMoreThanIsCounted) {
+  if (!HeapWatch::works()) GTEST_SKIP() << "sanitizers take memory of their own";
   if (test_device() != "cpu") GTEST_SKIP() << "of the cpu device's queues";
   for (const plan::Site site : {plan::Site::resident, plan::Site::stream, plan::Site::host}) {
     TrainingSettings small = many_passes(64);
@@ -60,6 +61,7 @@ TEST(PlanSize, ATaskOfAPlanAndARunTakesNoMoreThanIsCounted) {
 }
 
 TEST(PlanSize, ATracedTaskTakesNoMoreThanIsCounted) {
+  if (!HeapWatch::works()) GTEST_SKIP() << "sanitizers take memory of their own";
   if (test_device() != "cpu") GTEST_SKIP() << "of the cpu device's queues";
   TrainingSettings few = many_passes(64);
   few.trace_steps = 1;
@@ -108,6 +110,7 @@ TEST(PlanSize, IsPartOfTheHostLimit) {
 
 // So many passes are not laid out to find out that there is no room for the plan of all of them.
 TEST(PlanSize, OfVeryManyMicroBatchesIsRefusedWithoutBuildingIt) {
+  if (!HeapWatch::works()) GTEST_SKIP() << "sanitizers take memory of their own";
   Runtime runtime(test_device(), 1);
   TrainingSettings settings = many_passes(1 << 14);
   for (const plan::Site site : {plan::Site::resident, plan::Site::host}) {
