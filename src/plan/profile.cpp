@@ -47,7 +47,7 @@ Figure read_figure(const Json& json, std::string_view key) {
   const Json& figure = json.at(std::string(key));
   const double value = figure.at("value").get<double>();
   if (!std::isfinite(value) || value <= 0) {
-    throw FormatError(fmt::format("'{}' is {}; expected a number above 0", key, value));
+    throw FormatError(fmt::format("{} is {}; expected a number above 0", in_quotes(key), value));
   }
   return {value, words_of(figure.at("source"))};
 }
@@ -59,7 +59,8 @@ std::int64_t whole(const Json& json, const char* key, std::int64_t least, std::i
       number.is_number_unsigned() && number.get<std::uint64_t>() > static_cast<std::uint64_t>(most);
   if (!number.is_number_integer() || wraps || number.get<std::int64_t>() < least ||
       number.get<std::int64_t>() > most) {
-    throw FormatError(fmt::format("'{}' should be a whole number from {} to {}", key, least, most));
+    throw FormatError(
+        fmt::format("{} should be a whole number from {} to {}", in_quotes(key), least, most));
   }
   return number.get<std::int64_t>();
 }
