@@ -21,7 +21,8 @@ void require(bool good, std::string_view promise);
 // - it ends, or throws an ebb::Error; anything else that escapes ends the process;
 // - the error's text can be printed: bounded, and without control characters;
 // - the memory it held at its peak is at most `bytes_per_byte` for each byte of input, and 64 KiB;
-// - the processor time it took is at most kMicrosecondsPerByte for each byte, and three seconds: more
+// - the processor time it took is at most kMicrosecondsPerByte for each byte, and three seconds:
+// more
 //   than sanitized code on a busy machine takes for anything but work that is done again and again.
 int run(const std::uint8_t* data, std::size_t size, Bytes bytes_per_byte,
         FunctionRef<void(std::string_view)> body);
