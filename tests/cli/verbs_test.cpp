@@ -132,7 +132,12 @@ TEST_F(VerbsTest, PlanPrintsFlagsThatReproduceIt) {
     const Json chosen = summary_of(std::string("auto") + limit, limits);
     const Json given = summary_of(std::string("flags") + limit, limits + flags);
     EXPECT_EQ(given["plan"], chosen["plan"]);
-    EXPECT_EQ(given["tiers"], chosen["tiers"]);
+    // Of the pages of an arena the system may have taken some back.
+    const auto counted = [](Json summary) {
+      for (auto& [name, tier] : summary["tiers"].items()) tier.erase("arena_touched");
+      return summary["tiers"];
+    };
+    EXPECT_EQ(counted(given), counted(chosen));
     EXPECT_EQ(given["weights_digest"], chosen["weights_digest"]);
     different += chosen["plan"] != before;
     before = chosen["plan"];
