@@ -248,7 +248,7 @@ class Session {
         if (saving.wanted()) remember_data(kHurry);
         saving.save_finally(state_);
       } else {
-        lost = fmt::format("What was trained after it is lost. ");
+        lost = "What was trained since the last save is lost. ";
       }
     } catch (const std::exception& error) {
       lost = fmt::format("Step {} could not be saved: {}\n", state_.step, error.what());
