@@ -18,6 +18,7 @@ ROOMS = {
     "memory": ["device", "base"],
     "kernels": ["device", "base"],
     "plan": ["base"],
+    "exec": ["plan", "memory", "device", "io", "base"],
     "model": ["kernels", "memory", "device", "base"],
     "optim": ["kernels", "memory", "device", "base"],
     "text": ["io", "base"],

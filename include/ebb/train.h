@@ -73,6 +73,7 @@ struct TrainOptions {
   std::string keep_cheap = "auto";   // none, all, or a number of blocks
   std::string activations = "auto";  // device, host, or a number of blocks
   std::optional<std::int64_t> chunk_parameters;
+  std::optional<std::int64_t> depth;  // transfers of one kind that may be on their way at once
 
   // The run.
   std::int64_t steps = 100;

@@ -146,6 +146,11 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
   verb.add_option("--chunk-parameters", o.chunk_parameters,
                   "Parameters that are placed, moved and updated together")
       ->group(group);
+  verb.add_option(
+          "--depth", o.depth,
+          "Gradients, inputs or staging buffers of one kind that may be on their way between "
+          "tiers at once, 2 or more: more hides more and takes more memory")
+      ->group(group);
 }
 
 }  // namespace

@@ -14,9 +14,10 @@
 
 namespace ebb::device {
 
-// What a stream is for: kernels, copies over the link, or work of the CPU. On a GPU the first two
-// are queues of the driver and the third is a thread; on the cpu device all are threads.
-enum class StreamKind : std::uint8_t { compute, copy, host };
+// What a stream is for: kernels, copies over the link, small copies that must not wait behind
+// those, or work of the CPU. On a GPU all but the last are queues of the driver and that is a
+// thread; on the cpu device all are threads.
+enum class StreamKind : std::uint8_t { compute, copy, express, host };
 
 // A point in a stream's order. Recording it again moves it. Records are numbered from 1, so that
 // who waits can say which one: an event is recorded again while others still wait for the record
@@ -110,6 +111,9 @@ class Device {
   virtual Bytes device_memory() const = 0;
   virtual Bytes host_memory() const = 0;
 
+  // Whether a stream may hold up the thread that submits to it, as a driver's queue does when it is
+  // full.
+  virtual bool holds_up() const { return false; }
   virtual std::unique_ptr<Stream> create_stream(StreamKind kind, std::string name) = 0;
   // An event that streams of this kind record; streams of any kind of this device can wait for it.
   virtual std::unique_ptr<Event> create_event(StreamKind recorder) = 0;

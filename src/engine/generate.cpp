@@ -123,10 +123,11 @@ GenerateSummary generate(const GenerateOptions& options,
   engine::Runtime runtime(options.device, threads);
   const plan::Limits limits =
       engine::limits_within(runtime.memory(), options.device_memory, options.host_memory);
-  engine::ModelTokenizer found = engine::find_tokenizer(source, options.tokenizer, limits.host);
+  engine::ModelTokenizer found =
+      engine::find_tokenizer(source, options.tokenizer, limits[plan::Tier::host]);
   Bytes held = found.memory_bytes();
   if (found.parts.chat && options.chat) {
-    const Bytes rendering = engine::rendering_memory(limits.host, 1);
+    const Bytes rendering = engine::rendering_memory(limits[plan::Tier::host], 1);
     found.parts.chat->limit_memory(static_cast<std::size_t>(rendering));
     held += rendering;
   }
@@ -145,7 +146,7 @@ GenerateSummary generate(const GenerateOptions& options,
   GenerateSummary summary{.prompt_tokens = static_cast<std::int64_t>(prompt.size()),
                           .settings = settings.explanation,
                           .warning = warning_of(source),
-                          .device_limit = limits.device,
+                          .device_limit = limits[plan::Tier::device],
                           .json = {}};
   auto start = std::chrono::steady_clock::now();
   std::span<const float> logits = generator.advance(prompt);

@@ -12,6 +12,7 @@
 #include "engine/training_run.h"
 #include "kernels/counting_ops.h"
 #include "kernels/split_master.h"
+#include "plan/waits.h"
 
 namespace ebb::engine {
 
@@ -47,9 +48,8 @@ plan::GenerationWork measure(const model::Decoder& decoder, const model::Paramet
       work.work = std::max(work.work, block.used());
     }
     Carver head = Carver::measuring();
-    head.take(config.vocabulary * 4);
     decoder.logits(ops, nowhere, nowhere, nowhere, count, floats, head);
-    work.work = std::max(work.work, head.used());
+    work.head_work = std::max(work.head_work, head.used());
   }
   work.scratch = ops.take().scratch;
   for (const model::ParameterBlock& block : parameters.blocks) {
@@ -72,7 +72,7 @@ plan::Layout lay_out_within(plan::Program& program, const plan::GenerationWork& 
   // Weights come through host memory a piece at a time, and the program is there too.
   const Bytes host = layout.size_of(plan::Tier::host) + held + kLoadingBytes +
                      static_cast<Bytes>(program.tasks.size()) * kTaskBytes;
-  if (device > limits.device || host > limits.host) {
+  if (device > limits[plan::Tier::device] || host > limits[plan::Tier::host]) {
     Bytes weights = 0;
     for (const std::int64_t count : work.parameters) weights += count * work.weight_bytes;
     throw OutOfBudget(fmt::format(
@@ -86,14 +86,14 @@ plan::Layout lay_out_within(plan::Program& program, const plan::GenerationWork& 
         "  needed on the host        {:>12}, limit {}\n"
         "Missing: {}. A higher --{}-memory, fewer --max-tokens or a smaller model would help.",
         format_bytes(weights),
-        format_bytes(work.cache * static_cast<Bytes>(program.homes.caches.size())),
+        format_bytes(work.cache * static_cast<Bytes>(program.persistent.caches.size())),
         format_bytes(device - weights -
-                     work.cache * static_cast<Bytes>(program.homes.caches.size())),
-        format_bytes(device), format_bytes(limits.device), format_bytes(held),
-        format_bytes(host - held), format_bytes(host), format_bytes(limits.host),
-        format_bytes(std::max<Bytes>(0, device - limits.device) +
-                     std::max<Bytes>(0, host - limits.host)),
-        device > limits.device ? "device" : "host"));
+                     work.cache * static_cast<Bytes>(program.persistent.caches.size())),
+        format_bytes(device), format_bytes(limits[plan::Tier::device]), format_bytes(held),
+        format_bytes(host - held), format_bytes(host), format_bytes(limits[plan::Tier::host]),
+        format_bytes(std::max<Bytes>(0, device - limits[plan::Tier::device]) +
+                     std::max<Bytes>(0, host - limits[plan::Tier::host])),
+        device > limits[plan::Tier::device] ? "device" : "host"));
   }
   plan::add_waits(program, layout);
   return layout;
@@ -114,12 +114,12 @@ Generator::Generator(Runtime& runtime, io::FileSystem& files, const ModelSource&
       device_arena_("device",
                     runtime.device().allocate_device(layout_.size_of(plan::Tier::device))),
       host_arena_("host", runtime.device().allocate_host(layout_.size_of(plan::Tier::host))),
-      executor_(runtime.device(), program_, layout_, device_arena_, host_arena_,
-                [this](TaskRun& run) { run_task(run); }) {
+      executor_(runtime.device(), {&device_arena_, &host_arena_},
+                {{&program_, &layout_, [this](exec::TaskRun& run) { run_task(run); }}}) {
   runtime.model_ops().bind_stream(executor_.lane(plan::Lane::compute));
   runtime.model_ops().bind_scratch(
-      {executor_.address(program_.homes.scratch, work_.scratch), at(work_.scratch)});
-  fill_rotary_table(executor_, program_.homes.tables, decoder_, positions);
+      {executor_.address(program_.persistent.scratch, work_.scratch), at(work_.scratch)});
+  fill_rotary_table(executor_, program_.persistent.tables, decoder_, positions);
   load(files, source);
 }
 
@@ -137,9 +137,8 @@ void Generator::load(io::FileSystem& files, const ModelSource& source) {
       from = halves.data();
     }
     const Bytes element = size_of(dtype_);
-    std::byte* block = executor_.address(program_.homes.weights[at(parameter.block)],
-                                         parameters_.blocks[at(parameter.block)].length * element);
-    executor_.copy_now(block + (parameter.first + first) * element, from, count * element);
+    executor_.write_now(program_.persistent.weights[at(parameter.block)],
+                        (parameter.first + first) * element, from, count * element);
   };
   if (source.folder.empty()) {
     initialize_weights(runtime_.pool(), source.config, parameters_, 0, sink);
@@ -155,52 +154,47 @@ std::span<const float> Generator::advance(std::span<const std::int32_t> tokens) 
     if (length_ + count_ > positions_) {
       throw ConfigError(fmt::format("the sequence is full: {} positions", positions_));
     }
-    std::memcpy(executor_.address(program_.homes.host_batches[0], work_.tokens), tokens.data(),
+    std::memcpy(executor_.address(program_.persistent.batches[0], work_.tokens), tokens.data(),
                 at(count_ * 4));
-    executor_.issue();
+    executor_.issue(0, {count_ * 4});
     executor_.drain();
     length_ += count_;
     tokens = tokens.subspan(at(count_));
   }
   const auto* logits =
-      reinterpret_cast<const float*>(executor_.address(program_.homes.host_report, work_.logits));
+      reinterpret_cast<const float*>(executor_.address(program_.persistent.report, work_.logits));
   return {logits, at(decoder_.config().vocabulary)};
 }
 
-void Generator::run_task(TaskRun& run) {
+void Generator::run_task(exec::TaskRun& run) {
   kernels::ModelOps& ops = runtime_.model_ops();
   const auto weights = [&](Role role, int block) {
     return run.read(role, parameters_.blocks[at(block)].length * size_of(dtype_));
   };
   const int b = run.task.block;
   switch (run.task.op) {
-    case Op::load_tokens:
-      return run.copy_up(run.at(Role::batch, work_.tokens),
-                         run.read(Role::host_batch, work_.tokens), count_ * 4);
     case Op::embed:
       return decoder_.embed(
           ops, weights(Role::weights, 0),
           {reinterpret_cast<const std::int32_t*>(run.read(Role::batch, work_.tokens)), at(count_)},
-          {.start = length_, .length = count_}, run.at(Role::output, work_.input));
+          {.start = length_, .length = count_}, run.write(Role::output, work_.input));
     case Op::decode: {
-      run.at(Role::scratch, work_.scratch);
-      std::byte* cache = run.at(Role::saved, work_.cache);
+      run.write(Role::scratch, work_.scratch);
+      std::byte* cache = run.write(Role::cache, work_.cache);
       const model::ForwardMemory memory{
           .weights = weights(Role::weights, b),
           .tables = reinterpret_cast<const float*>(run.read(Role::tables, work_.tables)),
           .input = run.read(Role::input, work_.input),
-          .output = run.at(Role::output, work_.input)};
+          .output = run.write(Role::output, work_.input)};
       return decoder_.decode(ops, b - 1, memory, count_, {cache, cache + work_.cache / 2, length_},
                              run.carver(Role::work));
     }
-    case Op::logits: {
-      run.at(Role::scratch, work_.scratch);
-      Carver& carver = run.carver(Role::work);
-      auto* logits = carver.take_as<float>(decoder_.config().vocabulary);
-      decoder_.logits(ops, weights(Role::weights, b), weights(Role::head_weights, 0),
-                      run.read(Role::input, work_.input), count_, logits, carver);
-      return run.copy_down(run.at(Role::host_report, work_.logits), logits, work_.logits);
-    }
+    case Op::logits:
+      run.write(Role::scratch, work_.scratch);
+      return decoder_.logits(ops, weights(Role::weights, b), weights(Role::head_weights, 0),
+                             run.read(Role::input, work_.input), count_,
+                             reinterpret_cast<float*>(run.write(Role::logits, work_.logits)),
+                             run.carver(Role::work));
     default: break;
   }
   throw Error(fmt::format("a generation program has no task '{}'", name_of(run.task.op)));

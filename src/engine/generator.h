@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/executor.h"
 #include "engine/model_source.h"
 #include "engine/runtime.h"
+#include "exec/executor.h"
+#include "memory/arena.h"
 #include "model/decoder.h"
 #include "plan/generation_program.h"
 #include "plan/layout.h"
@@ -36,7 +37,7 @@ class Generator {
 
  private:
   void load(io::FileSystem& files, const ModelSource& source);
-  void run_task(TaskRun& run);
+  void run_task(exec::TaskRun& run);
 
   Runtime& runtime_;
   DType dtype_;
@@ -48,7 +49,7 @@ class Generator {
   plan::Layout layout_;
   memory::Arena device_arena_;
   memory::Arena host_arena_;
-  Executor executor_;
+  exec::Executor executor_;
   std::int64_t length_ = 0;
   std::int64_t count_ = 0;  // tokens of the call under way
 };

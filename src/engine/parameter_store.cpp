@@ -24,9 +24,9 @@ void in_blocks(std::int64_t count, Each each) {
 
 }  // namespace
 
-ParameterStore::ParameterStore(Runtime& runtime, Executor& executor, const plan::Program& program,
-                               const model::Parameters& parameters, const ChunkMap& map,
-                               const optim::StateKind& kind)
+ParameterStore::ParameterStore(Runtime& runtime, exec::Executor& executor,
+                               const plan::Program& program, const model::Parameters& parameters,
+                               const ChunkMap& map, const optim::StateKind& kind)
     : pool_(runtime.pool()),
       executor_(executor),
       program_(program),
@@ -51,35 +51,25 @@ void ParameterStore::for_ranges(int parameter, std::int64_t first, std::int64_t 
   }
 }
 
-std::byte* ParameterStore::address(Plane plane, int c, std::int64_t in_chunk) {
+ParameterStore::Kept ParameterStore::find(Plane plane, int c, std::int64_t in_chunk) const {
   const plan::Chunk& chunk = program_.chunks[at(c)];
   const optim::Grain grain = this->grain(plane);
   if (plane == Plane::weight) {
-    const Bytes bytes = grain.size_of(parameters_.blocks[at(chunk.block)].length);
-    return executor_.address(program_.homes.weights[at(chunk.block)], bytes) +
-           grain.size_of(chunk.first + in_chunk);
+    return {program_.persistent.weights[at(chunk.block)], grain.size_of(chunk.first + in_chunk)};
   }
-  std::byte* base =
-      executor_.address(program_.homes.states[at(c)], optim::state_bytes(kind_, chunk.count));
-  return base + optim::offset_of(plane, kind_, chunk.count) + grain.size_of(in_chunk);
-}
-
-std::byte* ParameterStore::host_weight(int c, std::int64_t in_chunk) {
-  const plan::ObjectId object = program_.homes.host_weights[at(c)];
-  if (object < 0) return nullptr;
-  const optim::Grain grain = this->grain(Plane::weight);
-  return executor_.address(object, grain.size_of(program_.chunks[at(c)].count)) +
-         grain.size_of(in_chunk);
+  return {program_.persistent.states[at(c)],
+          optim::offset_of(plane, kind_, chunk.count) + grain.size_of(in_chunk)};
 }
 
 void ParameterStore::read(Plane plane, int parameter, std::int64_t first, std::int64_t count,
                           void* to) {
   const optim::Grain grain = this->grain(plane);
-  for_ranges(parameter, first, count,
-             [&](int c, std::int64_t in_chunk, std::int64_t out, std::int64_t n) {
-               executor_.copy_now(static_cast<std::byte*>(to) + grain.size_of(out),
-                                  address(plane, c, in_chunk), grain.size_of(n));
-             });
+  for_ranges(
+      parameter, first, count, [&](int c, std::int64_t in_chunk, std::int64_t out, std::int64_t n) {
+        const Kept from = find(plane, c, in_chunk);
+        executor_.read_now(from.object, from.first,
+                           static_cast<std::byte*>(to) + grain.size_of(out), grain.size_of(n));
+      });
 }
 
 void ParameterStore::write(Plane plane, int parameter, std::int64_t first, std::int64_t count,
@@ -88,10 +78,11 @@ void ParameterStore::write(Plane plane, int parameter, std::int64_t first, std::
   for_ranges(parameter, first, count,
              [&](int c, std::int64_t in_chunk, std::int64_t in, std::int64_t n) {
                const std::byte* source = static_cast<const std::byte*>(from) + grain.size_of(in);
-               executor_.copy_now(address(plane, c, in_chunk), source, grain.size_of(n));
-               if (plane != Plane::weight) return;
-               if (std::byte* other = host_weight(c, in_chunk))
-                 executor_.copy_now(other, source, grain.size_of(n));
+               const Kept to = find(plane, c, in_chunk);
+               executor_.write_now(to.object, to.first, source, grain.size_of(n));
+               const plan::ObjectId copy = program_.persistent.weight_copies[at(c)];
+               if (plane != Plane::weight || copy < 0) return;
+               executor_.write_now(copy, grain.size_of(in_chunk), source, grain.size_of(n));
              });
 }
 
@@ -154,7 +145,9 @@ void ParameterStore::clear_moments() {
     for (const Plane plane : {Plane::first, Plane::second, Plane::scales}) {
       const optim::Grain grain = this->grain(plane);
       if (grain.bytes == 0) continue;
-      executor_.clear_now(address(plane, c, 0), grain.size_of(program_.chunks[at(c)].count));
+      const Kept moments = find(plane, c, 0);
+      executor_.clear_now(moments.object, moments.first,
+                          grain.size_of(program_.chunks[at(c)].count));
     }
   }
 }

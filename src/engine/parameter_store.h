@@ -11,8 +11,8 @@
 #include "base/digest.h"
 #include "base/dtype.h"
 #include "engine/chunk_parts.h"
-#include "engine/executor.h"
 #include "engine/runtime.h"
+#include "exec/executor.h"
 #include "model/parameters.h"
 #include "optim/format.h"
 #include "plan/program.h"
@@ -24,7 +24,7 @@ using optim::Plane;
 class ParameterStore {
  public:
   // Keeps references to all of it. Takes kStagingBytes of host memory.
-  ParameterStore(Runtime& runtime, Executor& executor, const plan::Program& program,
+  ParameterStore(Runtime& runtime, exec::Executor& executor, const plan::Program& program,
                  const model::Parameters& parameters, const ChunkMap& map,
                  const optim::StateKind& kind);
 
@@ -70,8 +70,12 @@ class ParameterStore {
  private:
   template <class Visit>
   void for_ranges(int parameter, std::int64_t first, std::int64_t count, Visit visit);
-  std::byte* address(Plane plane, int chunk, std::int64_t in_chunk);
-  std::byte* host_weight(int chunk, std::int64_t in_chunk);
+  // Where an element of a chunk's plane is kept.
+  struct Kept {
+    plan::ObjectId object = -1;
+    Bytes first = 0;
+  };
+  Kept find(Plane plane, int chunk, std::int64_t in_chunk) const;
   optim::Grain grain(Plane plane) const { return optim::grain_of(plane, kind_); }
   template <class Read>
   void digest_pieces(Digest& digest, std::int64_t count, Read read);
@@ -82,7 +86,7 @@ class ParameterStore {
   std::int16_t* low() const { return reinterpret_cast<std::int16_t*>(high() + kPiece); }
 
   ThreadPool& pool_;
-  Executor& executor_;
+  exec::Executor& executor_;
   const plan::Program& program_;
   const model::Parameters& parameters_;
   const ChunkMap& map_;

@@ -80,7 +80,7 @@ void choose_products(io::FileSystem& files, Runtime& runtime, const TrainingSett
     if (!search->chosen(product)) bytes = std::max(bytes, search->search_bytes(product));
   }
   // A run holds a product's operands at once, and more: where they do not fit it will be refused.
-  if (bytes == 0 || bytes > settings.limits.device) return;
+  if (bytes == 0 || bytes > settings.limits[plan::Tier::device]) return;
   note(fmt::format("Timing matrix algorithms for this model, once; kept in {}", path.string()));
   search_all(runtime, products, bytes, note);
   Json& own = all[key];

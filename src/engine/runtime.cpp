@@ -14,8 +14,8 @@ plan::Limits limits_within(const MachineMemory& machine, const std::optional<Byt
     const Bytes all = machine.device + machine.host;
     return machine.shared && given && *given <= all ? all - *given : usual;
   };
-  return {.device = device.value_or(other(host, machine.device)),
-          .host = host.value_or(other(device, machine.host))};
+  return {{plan::Tier::device, device.value_or(other(host, machine.device))},
+          {plan::Tier::host, host.value_or(other(device, machine.host))}};
 }
 
 Runtime::Runtime(const std::string& device_kind, int threads)

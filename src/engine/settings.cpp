@@ -103,6 +103,12 @@ plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
   wishes.kept_blocks = parse_blocks(o.keep_cheap, "--keep-cheap", "none", "all", layers);
   if (o.chunk_parameters) require_positive(*o.chunk_parameters, "--chunk-parameters");
   wishes.chunk_parameters = o.chunk_parameters;
+  if (o.depth) {
+    require(*o.depth >= plan::Choices::kLeastDepth && *o.depth <= plan::Choices::kMostDepth,
+            "--depth", std::to_string(*o.depth),
+            fmt::format("{} to {}", plan::Choices::kLeastDepth, plan::Choices::kMostDepth));
+  }
+  wishes.depth = o.depth;
   return wishes;
 }
 

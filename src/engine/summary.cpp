@@ -15,24 +15,30 @@ namespace {
 // Predicted by the plan; measured from what tasks used of the arena and what was reserved beside
 // it; arena_touched from the system's pages, which know neither.
 Json tier(TrainingRun& run, plan::Tier tier) {
-  Json json = {{"limit", run.plan().limits.of(tier)},
+  Json json = {{"limit", run.plan().limits[tier]},
                {"predicted_peak", run.plan().peak(tier)},
                {"measured_peak", run.measured_peak(tier)}};
-  if (tier == plan::Tier::disk) return json;
   if (const auto touched = run.touched_bytes(tier)) json["arena_touched"] = *touched;
   json["counted"] = run.ledger(tier).by_purpose();
   return json;
 }
 
+Json tiers(TrainingRun& run) {
+  Json all = Json::object();
+  const plan::Topology& topology = *run.plan().workload.topology;
+  for (const plan::Tier each : topology.all_tiers()) all[topology[each].name] = tier(run, each);
+  return all;
+}
+
 Json lanes(TrainingRun& run, std::size_t steps) {
   Json all = Json::object();
-  for (const plan::Lane lane : plan::kLanes) {
-    const auto i = static_cast<std::size_t>(lane);
-    all[std::string(name_of(lane))] = {
+  const plan::Topology& topology = *run.plan().workload.topology;
+  for (const plan::Lane lane : topology.all_lanes()) {
+    all[topology[lane].name] = {
         {"busy_seconds_per_step",
          steps == 0 ? 0.0 : run.executor().busy_seconds(lane) / static_cast<double>(steps)},
-        {"predicted_busy_seconds", run.plan().prediction.busy_seconds[i]},
-        {"predicted_exposed_seconds", run.plan().prediction.exposed_seconds[i]}};
+        {"predicted_busy_seconds", run.plan().prediction.busy_seconds[lane]},
+        {"predicted_exposed_seconds", run.plan().prediction.exposed_seconds[lane]}};
   }
   return all;
 }
@@ -76,12 +82,9 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
       {"seconds_waiting_for_data", figures.seconds_waiting_for_data},
       {"weights_digest", run.store().weights_digest()},
       {"moments_digest", run.store().moments_digest()},
-      {"link_bytes_up", run.executor().link().up.load()},
-      {"link_bytes_down", run.executor().link().down.load()},
-      {"tiers",
-       {{"device", tier(run, plan::Tier::device)},
-        {"host", tier(run, plan::Tier::host)},
-        {"disk", tier(run, plan::Tier::disk)}}},
+      {"link_bytes_up", run.executor().moved(plan::Tier::host, plan::Tier::device)},
+      {"link_bytes_down", run.executor().moved(plan::Tier::device, plan::Tier::host)},
+      {"tiers", tiers(run)},
       {"process", to_json(report_process(run, runtime))},
       {"lanes", lanes(run, figures.step_seconds.size())},
       {"parameters", run.store().parameters().count()},

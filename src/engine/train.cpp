@@ -132,9 +132,9 @@ class Session {
         trace_(files_, options.trace),
         runtime_(options.device, check_threads(options.threads)),
         source_(find_model(files_, options.model)),
-        tokenizer_(find_tokenizer(
-            source_, options.tokenizer,
-            limits_within(runtime_.memory(), options.device_memory, options.host_memory).host)),
+        tokenizer_(find_tokenizer(source_, options.tokenizer,
+                                  limits_within(runtime_.memory(), options.device_memory,
+                                                options.host_memory)[plan::Tier::host])),
         companions_(find_companions(files_, source_, tokenizer_.folder, tokenizer_.parts.files)),
         settings_(settings_with_tokenizer()),
         data_(options, tokenizer_, source_.config.vocabulary, runtime_.threads(), note()) {
@@ -186,7 +186,7 @@ class Session {
     settings.extras.push_back({plan::Tier::host, "tokenizer", tokenizer_.memory_bytes()});
     if (!tokenizer_.parts.chat) return settings;
     const int readers = TrainingData::readers(runtime_.threads());
-    const Bytes rendering = rendering_memory(settings.limits.host, readers);
+    const Bytes rendering = rendering_memory(settings.limits[plan::Tier::host], readers);
     tokenizer_.parts.chat->limit_memory(static_cast<std::size_t>(rendering));
     settings.extras.push_back({plan::Tier::host, "chat rendering", readers * rendering});
     return settings;
@@ -431,7 +431,8 @@ void count_tokenizer(TrainingSettings& settings, const ModelSource& source,
   if (options.tokenizer.empty() && (source.folder.empty() || !text::has_tokenizer(source.folder))) {
     return;
   }
-  const ModelTokenizer tokenizer = find_tokenizer(source, options.tokenizer, settings.limits.host);
+  const ModelTokenizer tokenizer =
+      find_tokenizer(source, options.tokenizer, settings.limits[plan::Tier::host]);
   settings.extras.push_back({plan::Tier::host, "tokenizer", tokenizer.memory_bytes()});
 }
 

@@ -21,23 +21,6 @@ model::Decoder make_decoder(const TrainingSettings& s) {
   return model::Decoder(s.config, s.dtype, s.gradient_type, s.shape);
 }
 
-// The first micro-batch as far as its loss. The head makes gradients with it, which nobody reads.
-std::vector<plan::TaskId> find_evaluation(const std::vector<plan::Task>& tasks) {
-  std::vector<plan::TaskId> found;
-  bool lost = false;  // past the head
-  for (std::size_t t = 0; t < tasks.size(); ++t) {
-    const plan::Op op = tasks[t].op;
-    const bool forward = op == plan::Op::load_batch || op == plan::Op::embed ||
-                         op == plan::Op::forward || op == plan::Op::send_input ||
-                         op == plan::Op::fetch_input || op == plan::Op::head;
-    if ((forward && !lost) || op == plan::Op::gather_report) {
-      found.push_back(static_cast<plan::TaskId>(t));
-    }
-    lost = lost || op == plan::Op::head;
-  }
-  return found;
-}
-
 plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s) {
   TrainingShape shape{.accumulate = s.accumulate,
                       .gradient_type = s.gradient_type,
@@ -46,17 +29,28 @@ plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s)
                       .task_bytes = kTaskBytes};
   shape.extras.push_back({plan::Tier::host, "staging", ParameterStore::kStagingBytes});
   if (s.trace_steps > 0) shape.task_bytes += (s.trace_steps + 2) * kTracedTaskBytes;
-  return training_workload(make_decoder(s), model::parameters_of(s.config), ops, shape);
+  plan::Workload work =
+      training_workload(make_decoder(s), model::parameters_of(s.config), ops, shape);
+  work.topology = s.topology;
+  return work;
+}
+
+std::deque<memory::Ledger> make_ledgers(const TrainingSettings& s) {
+  std::deque<memory::Ledger> ledgers;
+  for (const plan::Tier tier : s.topology->all_tiers()) {
+    ledgers.emplace_back((*s.topology)[tier].name, s.limits[tier]);
+  }
+  return ledgers;
 }
 
 // All that the plan counted, before any of it is taken.
-std::vector<memory::Reservation> reserve_all(const plan::Plan& plan, memory::Ledger& device,
-                                             memory::Ledger& host) {
+std::vector<memory::Reservation> reserve_all(const plan::Plan& plan,
+                                             std::deque<memory::Ledger>& ledgers) {
   std::vector<memory::Reservation> all;
   const auto reserve = [&](plan::Tier tier, const std::string& purpose, Bytes bytes) {
-    all.push_back((tier == plan::Tier::device ? device : host).reserve(purpose, bytes));
+    all.push_back(ledgers[tier.index].reserve(purpose, bytes));
   };
-  for (const plan::Tier tier : {plan::Tier::device, plan::Tier::host}) {
+  for (const plan::Tier tier : plan.workload.topology->all_tiers()) {
     reserve(tier, "arena", plan.layout.size_of(tier));
   }
   for (const plan::Extra& extra : plan.workload.extras) {
@@ -67,6 +61,33 @@ std::vector<memory::Reservation> reserve_all(const plan::Plan& plan, memory::Led
               plan.workload.extra(plan::Tier::host));
   return all;
 }
+
+std::vector<std::unique_ptr<memory::Space>> make_spaces(Runtime& runtime, const TrainingSettings& s,
+                                                        const plan::Layout& layout) {
+  std::vector<std::unique_ptr<memory::Space>> spaces;
+  for (const plan::Tier tier : s.topology->all_tiers()) {
+    const Bytes bytes = layout.size_of(tier);
+    if (tier == plan::Tier::device || tier == plan::Tier::host) {
+      device::Device& device = runtime.device();
+      spaces.push_back(std::make_unique<memory::Arena>(
+          (*s.topology)[tier].name, tier == plan::Tier::device ? device.allocate_device(bytes)
+                                                               : device.allocate_host(bytes)));
+    } else {
+      spaces.push_back(s.make_space(tier, bytes));
+    }
+  }
+  return spaces;
+}
+
+std::vector<memory::Space*> pointers_to(const std::vector<std::unique_ptr<memory::Space>>& spaces) {
+  std::vector<memory::Space*> pointers;
+  for (const auto& space : spaces) pointers.push_back(space.get());
+  return pointers;
+}
+
+// What the executor runs, in this order.
+constexpr std::size_t kTraining = 0;
+constexpr std::size_t kEvaluation = 1;
 
 plan::Profile speeds_for(plan::Profile profile, const TrainingSettings& s) {
   if (s.dtype == DType::f32) profile = plan::with_variant(std::move(profile), "fp32");
@@ -116,40 +137,39 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
       parameters_(model::parameters_of(settings_.config)),
       decoder_(make_decoder(settings_)),
       map_(map_chunks(parameters_, plan_.program.chunks)),
-      device_ledger_("device", settings_.limits.device),
-      host_ledger_("host", settings_.limits.host),
-      reservations_(reserve_all(plan_, device_ledger_, host_ledger_)),
+      evaluation_(plan::plan_evaluation(plan_, settings_.disturbance.red_zone)),
+      ledgers_(make_ledgers(settings_)),
+      reservations_(reserve_all(plan_, ledgers_)),
       device_is_host_(runtime.device().kind() == "cpu"),
-      device_arena_("device",
-                    runtime.device().allocate_device(plan_.layout.size_of(plan::Tier::device))),
-      host_arena_("host", runtime.device().allocate_host(plan_.layout.size_of(plan::Tier::host))),
+      spaces_(make_spaces(runtime, settings_, plan_.layout)),
       tasks_(runtime, decoder_, parameters_, map_, plan_,
              {.gradient_type = settings_.gradient_type,
               .state = settings_.state_kind(),
               .clip = settings_.clip}),
       executor_(
-          runtime.device(), plan_.program, plan_.layout, device_arena_, host_arena_,
-          [this](TaskRun& run) { tasks_(run); }, settings_.disturbance),
+          runtime.device(), pointers_to(spaces_),
+          {{&plan_.program, &plan_.layout, [this](TaskRun& run) { tasks_(run); }},
+           {&evaluation_.program, &evaluation_.layout, [this](TaskRun& run) { tasks_(run); }}},
+          settings_.disturbance),
       store_(runtime, executor_, plan_.program, parameters_, map_, settings_.state_kind()) {
   device::Stream& compute = executor_.lane(plan::Lane::compute);
   runtime.model_ops().bind_stream(compute);
   runtime.device_optimizer().bind_stream(compute);
-  const plan::Homes& homes = plan_.program.homes;
+  const plan::PersistentObjects& objects = plan_.program.persistent;
   const Bytes scratch = plan_.workload.scratch;
   runtime.model_ops().bind_scratch(
-      {executor_.address(homes.scratch, scratch), static_cast<std::size_t>(scratch)});
-  fill_rotary_table(executor_, homes.tables, decoder_, settings_.shape.sequence);
+      {executor_.address(objects.scratch, scratch), static_cast<std::size_t>(scratch)});
+  fill_rotary_table(executor_, objects.tables, decoder_, settings_.shape.sequence);
   const auto& tasks = plan_.program.tasks;
   const auto norm = std::find_if(tasks.begin(), tasks.end(),
                                  [](const plan::Task& task) { return task.op == plan::Op::norm; });
   norm_task_ = static_cast<plan::TaskId>(norm - tasks.begin());
-  evaluation_tasks_ = find_evaluation(tasks);
   if (settings_.trace_steps > 0) executor_.keep_times(settings_.trace_steps);
 }
 
 std::int64_t TrainingRun::place(const text::Batch& batch, std::size_t micro) {
   std::byte* to =
-      executor_.address(plan_.program.homes.host_batches.at(micro), plan_.workload.batch);
+      executor_.address(plan_.program.persistent.batches.at(micro), plan_.workload.batch);
   const Bytes half = plan_.workload.batch / 2;
   std::memcpy(to, batch.tokens.data(), static_cast<std::size_t>(half));
   std::memcpy(to + half, batch.targets.data(), static_cast<std::size_t>(half));
@@ -159,6 +179,7 @@ std::int64_t TrainingRun::place(const text::Batch& batch, std::size_t micro) {
 
 StepResult TrainingRun::step(std::span<const text::Batch> batches) {
   // The step before is past its norm, so its batches have been loaded: their memory is free.
+  executor_.wait_for_room(kTraining);
   const std::int64_t index = executor_.steps_issued();
   const std::int64_t step = steps_done_ + 1;
   std::int64_t counted = 0;
@@ -176,7 +197,7 @@ StepResult TrainingRun::step(std::span<const text::Batch> batches) {
   tasks_.set_numbers(
       index,
       {.step = step, .counted = counted, .decaying = numbers(true), .resting = numbers(false)});
-  executor_.issue();
+  executor_.issue(kTraining);
   executor_.wait(norm_task_);
   steps_done_ = step;
   return tasks_.result(index);
@@ -185,11 +206,9 @@ StepResult TrainingRun::step(std::span<const text::Batch> batches) {
 Evaluation TrainingRun::evaluate(const text::Batch& batch) {
   finish();
   Evaluation result{.counted = place(batch, 0)};
-  StepNumbers numbers;
-  numbers.counted = std::max<std::int64_t>(1, result.counted);
-  tasks_.set_numbers(executor_.steps_issued(), numbers);
-  executor_.run_alone(evaluation_tasks_);
-  std::memcpy(&result.loss_sum, executor_.address(plan_.program.homes.host_report, 8), 8);
+  executor_.issue(kEvaluation);
+  finish();
+  std::memcpy(&result.loss_sum, executor_.address(plan_.program.persistent.report, 8), 8);
   return result;
 }
 
@@ -219,16 +238,13 @@ plan::Trace TrainingRun::trace() {
 }
 
 std::optional<Bytes> TrainingRun::touched_bytes(plan::Tier tier) const {
-  if (tier == plan::Tier::host) return host_arena_.touched_bytes();
-  return device_is_host_ ? device_arena_.touched_bytes() : std::nullopt;
+  if (tier == plan::Tier::device && !device_is_host_) return std::nullopt;
+  return spaces_.at(tier.index)->touched_bytes();
 }
 
 Bytes TrainingRun::measured_peak(plan::Tier tier) const {
-  if (tier == plan::Tier::disk) return 0;
-  const bool device = tier == plan::Tier::device;
-  const memory::Arena& arena = device ? device_arena_ : host_arena_;
-  const memory::Ledger& ledger = device ? device_ledger_ : host_ledger_;
-  return arena.high_water() + ledger.peak() - arena.size();
+  const memory::Space& space = *spaces_.at(tier.index);
+  return space.high_water() + ledger(tier).peak() - space.size();
 }
 
 }  // namespace ebb::engine

@@ -3,20 +3,24 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 
 #include "engine/chunk_parts.h"
-#include "engine/executor.h"
 #include "engine/parameter_store.h"
 #include "engine/runtime.h"
 #include "engine/training_tasks.h"
+#include "exec/executor.h"
 #include "kernels/counting_ops.h"
+#include "memory/arena.h"
 #include "memory/ledger.h"
 #include "model/decoder.h"
 #include "optim/rules.h"
 #include "optim/schedule.h"
 #include "plan/alternatives.h"
+#include "plan/evaluation_program.h"
 #include "plan/planner.h"
 #include "plan/trace.h"
 #include "text/data/batch.h"
@@ -43,7 +47,10 @@ struct TrainingSettings {
   plan::Limits limits;
   plan::Wishes wishes;
   std::vector<plan::Extra> extras;  // what the caller holds for the run: data, tokenizer, batches
-  Disturbance disturbance;
+  exec::Disturbance disturbance;
+  // The machine's tiers. Device and host are the runtime's; whoever adds one makes its memory.
+  std::shared_ptr<const plan::Topology> topology = plan::device_and_host();
+  std::function<std::unique_ptr<memory::Space>(plan::Tier, Bytes)> make_space{};
   std::int64_t trace_steps = 0;  // the last steps, of which a trace is kept
 
   optim::StateKind state_kind() const { return {format, dtype, optim::moments_of(rule)}; }
@@ -77,8 +84,8 @@ class TrainingRun {
   // the step may still be under way. Throws the first failure of any lane; settle() then says
   // whether weights and states are still whole.
   StepResult step(std::span<const text::Batch> batches);
-  // The loss of one batch with the weights as they are; nothing else changes. Runs the forward of
-  // the training program itself, so it needs no memory of its own. Waits for what is under way.
+  // The loss of one batch with the weights as they are; nothing else changes. A program of its own
+  // over the same memory. Waits for what is under way.
   Evaluation evaluate(const text::Batch& batch);
   // Waits for all that is under way.
   void finish() { executor_.drain(); }
@@ -96,10 +103,10 @@ class TrainingRun {
   ParameterStore& store() { return store_; }
   const TrainingSettings& settings() const { return settings_; }
   const plan::Plan& plan() const { return plan_; }
-  const Executor& executor() const { return executor_; }
-  const memory::Ledger& ledger(plan::Tier tier) const {
-    return tier == plan::Tier::device ? device_ledger_ : host_ledger_;
-  }
+  const exec::Executor& executor() const { return executor_; }
+  // What evaluate() is predicted to take.
+  double evaluation_seconds() const { return evaluation_.seconds; }
+  const memory::Ledger& ledger(plan::Tier tier) const { return ledgers_.at(tier.index); }
 
   // When tasks ran in the last settings().trace_steps steps. Waits for all that is under way, and
   // takes it that some of it may fail.
@@ -107,7 +114,7 @@ class TrainingRun {
 
   // From what tasks said they touched and what was reserved beside the arenas.
   Bytes measured_peak(plan::Tier tier) const;
-  // What the system gave the tier's arena pages for; nothing for the memory of a GPU.
+  // What the system gave the tier's arena pages for; nothing for what is not the process's memory.
   std::optional<Bytes> touched_bytes(plan::Tier tier) const;
 
  private:
@@ -119,17 +126,15 @@ class TrainingRun {
   model::Parameters parameters_;
   model::Decoder decoder_;
   ChunkMap map_;
-  memory::Ledger device_ledger_;
-  memory::Ledger host_ledger_;
+  plan::Evaluation evaluation_;
+  std::deque<memory::Ledger> ledgers_;  // by tier
   std::vector<memory::Reservation> reservations_;
   bool device_is_host_;  // the device tier is the process's memory too
-  memory::Arena device_arena_;
-  memory::Arena host_arena_;
+  std::vector<std::unique_ptr<memory::Space>> spaces_;  // by tier
   TrainingTasks tasks_;
-  Executor executor_;
+  exec::Executor executor_;
   ParameterStore store_;
   plan::TaskId norm_task_ = -1;
-  std::vector<plan::TaskId> evaluation_tasks_;
   std::int64_t steps_done_ = 0;
   std::int64_t steps_before_ = 0;  // this run
 };

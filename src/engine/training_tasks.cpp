@@ -11,7 +11,6 @@ namespace ebb::engine {
 using kernels::StepScale;
 using plan::Op;
 using plan::Role;
-using plan::Site;
 
 namespace {
 
@@ -36,7 +35,6 @@ TrainingTasks::TrainingTasks(Runtime& runtime, const model::Decoder& decoder,
 
 void TrainingTasks::operator()(TaskRun& run) {
   switch (run.task.op) {
-    case Op::load_batch: return load_batch(run);
     case Op::embed: return embed(run);
     case Op::forward:
     case Op::recompute: return forward(run);
@@ -45,54 +43,15 @@ void TrainingTasks::operator()(TaskRun& run) {
     case Op::embed_backward: return embed_backward(run);
     case Op::add_gradient: return add_gradient(run);
     case Op::finish_gradient: return finish_gradient(run);
-    case Op::host_add_gradient: return host_add_gradient(run);
-    case Op::host_finish_gradient: return host_finish_gradient(run);
-    case Op::forget_scale:
-      *reinterpret_cast<StepScale*>(run.at(Role::host_scale, sizeof(StepScale))) = {0.0f, 0};
+    case Op::reset_scale:
+      *reinterpret_cast<StepScale*>(run.write(Role::scale, sizeof(StepScale))) = {0.0f, 0};
       return;
     case Op::norm: return norm(run);
-    case Op::update: return update(run, false);
-    case Op::host_update: return update(run, true);
-    case Op::send_input: {
-      const Bytes bytes = work().input;
-      return run.copy_down(run.at(Role::host_input, bytes), run.read(Role::input, bytes), bytes);
-    }
-    case Op::fetch_input: {
-      const Bytes bytes = work().input;
-      return run.copy_up(run.at(Role::input, bytes), run.read(Role::host_input, bytes), bytes);
-    }
-    case Op::send_gradient: {
-      const Bytes element = work().gradient_bytes;
-      const Bytes bytes = chunk(run).count * element;
-      return run.copy_down(
-          run.at(Role::host_gradient, bytes),
-          run.read(Role::gradient, gradient_bytes(run)) + chunk(run).first * element, bytes);
-    }
-    case Op::gather_report: {
-      const Bytes bytes = 8 * (work().micro_batches + map_.squares);
-      return run.copy_down(run.at(Role::host_report, bytes), run.read(Role::report, bytes), bytes);
-    }
-    case Op::spread_scale: {
-      constexpr Bytes bytes = sizeof(StepScale);
-      return run.copy_up(run.at(Role::scale, bytes), run.read(Role::host_scale, bytes), bytes);
-    }
-    case Op::fetch_state: {
-      const Bytes bytes = work().state_bytes(chunk(run).count);
-      return run.copy_up(run.at(Role::state, bytes), run.read(Role::host_state, bytes), bytes);
-    }
-    case Op::send_state: {
-      const Bytes bytes = work().state_bytes(chunk(run).count);
-      return run.copy_down(run.at(Role::host_state, bytes), run.read(Role::state, bytes), bytes);
-    }
-    case Op::send_weight: {
-      const Bytes bytes = chunk(run).count * work().weight_bytes;
-      return run.copy_up(
-          run.at(Role::weights, weights_bytes(run)) + chunk(run).first * work().weight_bytes,
-          run.read(Role::host_weights, bytes), bytes);
-    }
-    case Op::load_tokens:
+    case Op::update: return update(run);
+    case Op::loss: return loss(run);
     case Op::decode:
-    case Op::logits: break;
+    case Op::logits:
+    case Op::transfer: break;
   }
   throw Error(fmt::format("a training program has no task '{}'", name_of(run.task.op)));
 }
@@ -119,144 +78,156 @@ std::span<const std::int32_t> TrainingTasks::ids(TaskRun& run, bool targets) con
 double* TrainingTasks::squares(std::byte* report) const {
   return reinterpret_cast<double*>(report) + work().micro_batches;
 }
-
-void TrainingTasks::load_batch(TaskRun& run) {
-  run.copy_up(run.at(Role::batch, work().batch), run.read(Role::host_batch, work().batch),
-              work().batch);
+const double* TrainingTasks::squares(const std::byte* report) const {
+  return reinterpret_cast<const double*>(report) + work().micro_batches;
+}
+bool TrainingTasks::by_cpu(const TaskRun& run) const {
+  return (*plan_.program.topology)[run.task.lane].kind == plan::LaneKind::cpu;
+}
+kernels::OptimizerOps& TrainingTasks::optimizer(const TaskRun& run) const {
+  return by_cpu(run) ? runtime_.host_optimizer() : runtime_.device_optimizer();
 }
 
 void TrainingTasks::embed(TaskRun& run) {
   decoder_.embed(runtime_.model_ops(), run.read(Role::weights, weights_bytes(run)), ids(run, false),
                  {.start = 0, .length = decoder_.shape().sequence},
-                 run.at(Role::output, work().input));
+                 run.write(Role::output, work().input));
 }
 
 void TrainingTasks::forward(TaskRun& run) {
-  run.at(Role::scratch, work().scratch);
+  run.write(Role::scratch, work().scratch);
   const model::ForwardMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
       .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
       .input = run.read(Role::input, work().input),
-      .output = run.at(Role::output, work().input),
+      .output = run.write(Role::output, work().input),
       .kept = kept(run)};
   decoder_.forward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
                    run.carver(Role::work));
 }
 
 void TrainingTasks::head(TaskRun& run) {
-  run.at(Role::scratch, work().scratch);
+  run.write(Role::scratch, work().scratch);
   const model::HeadMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
       .embedding = run.read(Role::head_weights, work().blocks[0].parameters * work().weight_bytes),
-      .gradient = run.at(Role::gradient, gradient_bytes(run)),
-      .tied_sum = run.at(Role::tied_sum, work().tied_sum),
-      .loss = reinterpret_cast<double*>(run.at(Role::report, 8 * work().micro_batches)) +
+      .gradient = run.write(Role::gradient, gradient_bytes(run)),
+      .tied_sum = run.write(Role::tied_sum, work().tied_sum),
+      .loss = reinterpret_cast<double*>(run.write(Role::report, 8 * work().micro_batches)) +
               run.task.micro,
       .scale = static_cast<float>(1.0 / static_cast<double>(numbers_[slot(run.step)].counted))};
   decoder_.head(runtime_.model_ops(), memory, run.read(Role::input, work().input), ids(run, true),
-                run.at(Role::residual, work().input), run.carver(Role::work));
+                run.write(Role::residual, work().input), run.carver(Role::work));
+}
+
+void TrainingTasks::loss(TaskRun& run) {
+  run.write(Role::scratch, work().scratch);
+  decoder_.loss(runtime_.model_ops(), run.read(Role::weights, weights_bytes(run)),
+                run.read(Role::head_weights, work().blocks[0].parameters * work().weight_bytes),
+                run.read(Role::input, work().input), ids(run, true),
+                reinterpret_cast<double*>(run.write(Role::report, 8)), run.carver(Role::work));
 }
 
 void TrainingTasks::backward(TaskRun& run) {
-  run.at(Role::scratch, work().scratch);
+  run.write(Role::scratch, work().scratch);
   const model::BackwardMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
       .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
       .input = run.read(Role::input, work().input),
-      .residual = run.at(Role::residual, work().input),
-      .gradient = run.at(Role::gradient, gradient_bytes(run)),
+      .residual = run.write(Role::residual, work().input),
+      .gradient = run.write(Role::gradient, gradient_bytes(run)),
       .kept = kept(run)};
   decoder_.backward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
                     run.carver(Role::work));
 }
 
 void TrainingTasks::embed_backward(TaskRun& run) {
-  run.at(Role::scratch, work().scratch);
+  run.write(Role::scratch, work().scratch);
   decoder_.embed_backward(runtime_.model_ops(), ids(run, false),
                           run.read(Role::residual, work().input),
-                          run.at(Role::tied_sum, work().tied_sum),
-                          run.at(Role::gradient, gradient_bytes(run)), run.carver(Role::work));
+                          run.write(Role::tied_sum, work().tied_sum),
+                          run.write(Role::gradient, gradient_bytes(run)), run.carver(Role::work));
 }
 
-// Chunks that lie one behind the other are added as one run: a block's, where none is the host's.
-void TrainingTasks::add_gradient(TaskRun& run) {
-  const std::byte* gradient = run.read(Role::gradient, gradient_bytes(run));
-  auto* sum = reinterpret_cast<float*>(run.at(Role::sum, block(run).parameters * 4));
-  std::int64_t first = 0, end = 0;
-  const auto add_run = [&] {
-    if (first == end) return;
-    if (run.task.micro == 0) runtime_.model_ops().fill_zero(sum + first, (end - first) * 4);
-    runtime_.device_optimizer().add_gradient(sum + first, gradient + first * work().gradient_bytes,
-                                             settings_.gradient_type, end - first);
-  };
+// Chunks that lie one behind the other are one stretch: a block's, where the CPU updates none.
+std::vector<TrainingTasks::Stretch> TrainingTasks::stretches(const TaskRun& run) const {
+  if (run.task.chunk >= 0) return {{0, chunk(run).count}};
+  std::vector<Stretch> all;
   for (const int c : chunks_of_block_[at(run.task.block)]) {
     const plan::Chunk& part = plan_.program.chunks[at(c)];
-    if (part.site == Site::host) continue;
-    if (part.first != end) {
-      add_run();
-      first = part.first;
+    if (part.place == plan::Place::cpu) continue;
+    if (!all.empty() && all.back().first + all.back().count == part.first) {
+      all.back().count += part.count;
+    } else {
+      all.push_back({part.first, part.count});
     }
-    end = part.first + part.count;
   }
-  add_run();
+  return all;
 }
 
+void TrainingTasks::add_gradient(TaskRun& run) {
+  const std::int64_t count = run.task.chunk >= 0 ? chunk(run).count : block(run).parameters;
+  const Bytes bytes = count * work().gradient_bytes;
+  const std::byte* gradient = run.read(Role::gradient, bytes);
+  const std::byte* earlier = run.read(Role::earlier, bytes);
+  auto* sum = reinterpret_cast<float*>(run.write(Role::sum, count * 4));
+  for (const Stretch& part : stretches(run)) {
+    const auto add = [&](const std::byte* from) {
+      optimizer(run).add_gradient(sum + part.first, from + part.first * work().gradient_bytes,
+                                  settings_.gradient_type, part.count);
+    };
+    if (earlier != nullptr) {
+      if (by_cpu(run)) {
+        std::memset(sum + part.first, 0, at(part.count * 4));
+      } else {
+        runtime_.model_ops().fill_zero(sum + part.first, part.count * 4);
+      }
+      add(earlier);
+    }
+    add(gradient);
+  }
+}
+
+// By the CPU a chunk's part; on the device a block's, where several micro-batches are summed up
+// without what the CPU sums.
 void TrainingTasks::finish_gradient(TaskRun& run) {
-  const bool summed = work().micro_batches > 1;
-  kernels::OptimizerOps& ops = runtime_.device_optimizer();
-  std::byte* gradient = run.at(Role::gradient, gradient_bytes(run));
-  const std::byte* sum = run.read(Role::sum, block(run).parameters * work().sum_bytes());
-  double* to = squares(run.at(Role::report, 8 * (work().micro_batches + map_.squares)));
+  const bool of_chunk = run.task.chunk >= 0;
+  const std::int64_t count = of_chunk ? chunk(run).count : block(run).parameters;
+  std::byte* gradient = run.write(Role::gradient, count * work().gradient_bytes);
+  const std::byte* sum = run.read(Role::sum, count * work().sum_bytes());
+  double* to = squares(run.write(of_chunk ? Role::squares : Role::report,
+                                 8 * (work().micro_batches + map_.squares)));
   const DType sum_type = work().micro_batches == 2 ? settings_.gradient_type : DType::f32;
   std::vector<kernels::GradientPart> parts;
-  for (const int c : chunks_of_block_[at(run.task.block)]) {
-    const plan::Chunk& cell = plan_.program.chunks[at(c)];
-    if (summed && cell.site == Site::host) continue;
+  const auto add_chunk = [&](int c, std::int64_t chunk_first) {
     for (const ChunkPart& part : map_.parts[at(c)]) {
-      const std::int64_t first = cell.first + part.in_chunk;
+      const std::int64_t first = chunk_first + part.in_chunk;
       parts.push_back({.gradient = gradient + first * work().gradient_bytes,
-                       .sum = summed ? sum + first * work().sum_bytes() : nullptr,
+                       .sum = sum == nullptr ? nullptr : sum + first * work().sum_bytes(),
                        .partials = to + part.first_square,
                        .count = part.count});
     }
+  };
+  if (of_chunk) {
+    add_chunk(run.task.chunk, 0);
+  } else {
+    for (const int c : chunks_of_block_[at(run.task.block)]) {
+      const plan::Chunk& cell = plan_.program.chunks[at(c)];
+      if (sum == nullptr || cell.place == plan::Place::device) add_chunk(c, cell.first);
+    }
   }
-  ops.finish_parts(parts, settings_.gradient_type, sum_type);
-}
-
-void TrainingTasks::host_add_gradient(TaskRun& run) {
-  const std::int64_t count = chunk(run).count;
-  auto* sum = reinterpret_cast<float*>(run.at(Role::host_sum, count * 4));
-  const std::byte* gradient = run.read(Role::host_gradient, count * work().gradient_bytes);
-  if (run.task.micro == 0) std::memset(sum, 0, at(count * 4));
-  runtime_.host_optimizer().add_gradient(sum, gradient, settings_.gradient_type, count);
-}
-
-void TrainingTasks::host_finish_gradient(TaskRun& run) {
-  kernels::OptimizerOps& ops = runtime_.host_optimizer();
-  const std::int64_t count = chunk(run).count;
-  std::byte* gradient = run.at(Role::host_gradient, count * work().gradient_bytes);
-  const std::byte* sum = run.read(Role::host_sum, count * work().sum_bytes());
-  double* to = squares(run.at(Role::host_squares, 8 * (work().micro_batches + map_.squares)));
-  const DType sum_type = work().micro_batches == 2 ? settings_.gradient_type : DType::f32;
-  std::vector<kernels::GradientPart> parts;
-  for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
-    parts.push_back({.gradient = gradient + part.in_chunk * work().gradient_bytes,
-                     .sum = sum + part.in_chunk * work().sum_bytes(),
-                     .partials = to + part.first_square,
-                     .count = part.count});
-  }
-  ops.finish_parts(parts, settings_.gradient_type, sum_type);
+  optimizer(run).finish_parts(parts, settings_.gradient_type, sum_type);
 }
 
 void TrainingTasks::norm(TaskRun& run) {
   const Bytes bytes = 8 * (work().micro_batches + map_.squares);
-  std::byte* report = run.at(Role::host_report, bytes);
+  std::byte* report = run.write(Role::report, bytes);
   double* all = squares(report);
   // Sums of squares that the host made itself take the place of those that did not come down.
   if (work().micro_batches > 1) {
-    const double* own = squares(run.at(Role::host_squares, bytes));
+    const double* own = squares(run.read(Role::squares, bytes));
     for (std::size_t c = 0; c < map_.parts.size(); ++c) {
-      if (plan_.program.chunks[c].site != Site::host) continue;
+      if (plan_.program.chunks[c].place != plan::Place::cpu) continue;
       for (const ChunkPart& part : map_.parts[c]) {
         std::copy_n(own + part.first_square, kernels::norm_blocks(part.count),
                     all + part.first_square);
@@ -276,7 +247,7 @@ void TrainingTasks::norm(TaskRun& run) {
     loss += reinterpret_cast<double*>(report)[m];
   results_[slot(run.step)] = {.loss = loss / static_cast<double>(numbers_[slot(run.step)].counted),
                               .norm = norm.value};
-  *reinterpret_cast<StepScale*>(run.at(Role::host_scale, sizeof(StepScale))) = norm.scale;
+  *reinterpret_cast<StepScale*>(run.write(Role::scale, sizeof(StepScale))) = norm.scale;
   if (norm.scale.apply == 0) {
     const std::int64_t bad = norm.first_bad_tensor;
     throw NumericsError(fmt::format(
@@ -290,23 +261,14 @@ void TrainingTasks::norm(TaskRun& run) {
   }
 }
 
-void TrainingTasks::update(TaskRun& run, bool on_host) {
-  const plan::Chunk& cell = chunk(run);
-  const Bytes weight_bytes = cell.count * work().weight_bytes;
-  const Bytes gradient_size = cell.count * work().gradient_bytes;
-  const Bytes state_size = work().state_bytes(cell.count);
-  std::byte* weight =
-      on_host ? run.at(Role::host_weights, weight_bytes)
-              : run.at(Role::weights, weights_bytes(run)) + cell.first * work().weight_bytes;
-  const std::byte* gradient =
-      on_host ? run.read(Role::host_gradient, gradient_size)
-              : run.read(Role::gradient, gradient_bytes(run)) + cell.first * work().gradient_bytes;
+void TrainingTasks::update(TaskRun& run) {
+  const std::int64_t count = chunk(run).count;
+  std::byte* weight = run.write(Role::weights, count * work().weight_bytes);
+  const std::byte* gradient = run.read(Role::gradient, count * work().gradient_bytes);
   const optim::StateKind& kind = settings_.state;
   const optim::StatePlanes planes =
-      optim::planes(run.at(on_host ? Role::host_state : Role::state, state_size), kind, cell.count);
-  const auto* scale = reinterpret_cast<const StepScale*>(
-      run.read(on_host ? Role::host_scale : Role::scale, sizeof(StepScale)));
-  kernels::OptimizerOps& ops = on_host ? runtime_.host_optimizer() : runtime_.device_optimizer();
+      optim::planes(run.write(Role::state, work().state_bytes(count)), kind, count);
+  const auto* scale = reinterpret_cast<const StepScale*>(run.read(Role::scale, sizeof(StepScale)));
   const StepNumbers& numbers = numbers_[slot(run.step)];
   std::vector<kernels::SpanUpdate> updates;
   for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
@@ -318,7 +280,7 @@ void TrainingTasks::update(TaskRun& run, bool on_host) {
     span.first_element = part.in_parameter;
     updates.push_back({span, part.decays ? numbers.decaying : numbers.resting});
   }
-  ops.update_spans(updates, scale);
+  optimizer(run).update_spans(updates, scale);
 }
 
 }  // namespace ebb::engine

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/chunk_parts.h"
-#include "engine/executor.h"
 #include "engine/runtime.h"
+#include "exec/executor.h"
 #include "kernels/optimizer_ops.h"
 #include "model/decoder.h"
 #include "optim/clip.h"
@@ -16,6 +16,8 @@
 #include "plan/planner.h"
 
 namespace ebb::engine {
+
+using exec::TaskRun;
 
 // What differs from step to step.
 struct StepNumbers {
@@ -63,13 +65,22 @@ class TrainingTasks {
   static std::int64_t layer(const TaskRun& run) { return run.task.block - 1; }
   Bytes weights_bytes(const TaskRun& run) const;
   Bytes gradient_bytes(const TaskRun& run) const;
+  bool by_cpu(const TaskRun& run) const;
+  kernels::OptimizerOps& optimizer(const TaskRun& run) const;
+  // Parameters one behind the other.
+  struct Stretch {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+  // Of the task's chunk, or of the block's chunks that are updated on the device.
+  std::vector<Stretch> stretches(const TaskRun& run) const;
   // Memory for what a block keeps although it is cheap to make again; null where it keeps none.
   static memory::Carver* kept(TaskRun& run);
   std::span<const std::int32_t> ids(TaskRun& run, bool targets) const;
   // The sums of squares within a report.
   double* squares(std::byte* report) const;
+  const double* squares(const std::byte* report) const;
 
-  void load_batch(TaskRun& run);
   void embed(TaskRun& run);
   void forward(TaskRun& run);
   void head(TaskRun& run);
@@ -77,10 +88,9 @@ class TrainingTasks {
   void embed_backward(TaskRun& run);
   void add_gradient(TaskRun& run);
   void finish_gradient(TaskRun& run);
-  void host_add_gradient(TaskRun& run);
-  void host_finish_gradient(TaskRun& run);
   void norm(TaskRun& run);
-  void update(TaskRun& run, bool on_host);
+  void update(TaskRun& run);
+  void loss(TaskRun& run);
 
   Runtime& runtime_;
   const model::Decoder& decoder_;

@@ -85,6 +85,12 @@ class Measurer {
                     nowhere(), no_ids(decoder_.shape().tokens()), nowhere(), work);
     });
     block.backward_work = work.used();
+    Carver loss_work = Carver::measuring();
+    block.loss = cost([&] {
+      decoder_.loss(ops_, nowhere(), nowhere(), nowhere(), no_ids(decoder_.shape().tokens()),
+                    reinterpret_cast<double*>(nowhere()), loss_work);
+    });
+    block.loss_work = loss_work.used();
   }
 
   Bytes scratch() const { return scratch_; }

@@ -195,6 +195,36 @@ void Decoder::head(ModelOps& ops, const HeadMemory& memory, const std::byte* inp
   }
 }
 
+void Decoder::loss(ModelOps& ops, const std::byte* head_weights, const std::byte* embedding,
+                   const std::byte* input, std::span<const std::int32_t> targets, double* loss,
+                   Carver& work) const {
+  const std::int64_t tokens = shape_.tokens();
+  const std::int64_t most = logits_slice();
+  const ConstView words = table(config_.tied ? embedding : head_weights);
+  float* stats = work.take_as<float>(norm_.stats(tokens));
+  float* losses = work.take_as<float>(tokens);
+  const View normed = carve(work, most, config_.hidden);
+  const View logits{work.take(most * config_.vocabulary * 4), DType::f32, most, config_.vocabulary,
+                    config_.vocabulary};
+  const ConstView x = activation(input, tokens, config_.hidden);
+  // Products of as many rows as the head's, which makes slices of slices.
+  for (std::int64_t slice = 0; slice < tokens; slice += head_slice()) {
+    const std::int64_t end = std::min(slice + head_slice(), tokens);
+    for (std::int64_t first = slice; first < end; first += most) {
+      const std::int64_t count = std::min(most, end - first);
+      const View part = rows_of(normed, 0, count);
+      const View own = rows_of(logits, 0, count);
+      norm(ops, head_weights, head_norm_place(config_), part, stats + norm_.stats(first), false,
+           rows_of(x, first, count));
+      ops.matmul(own, part, words, {.transpose_b = true});
+      ops.cross_entropy(
+          own, losses + first, own,
+          targets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), 1.0f);
+    }
+  }
+  ops.sum(loss, losses, tokens);
+}
+
 void Decoder::backward(ModelOps& ops, std::int64_t layer, const BackwardMemory& memory,
                        Carver& saved_memory, Carver& work) const {
   const std::int64_t tokens = shape_.tokens();

@@ -97,6 +97,10 @@ class Decoder {
   // Loss and gradient of the loss at once, in slices of tokens; writes residual whole.
   void head(ModelOps&, const HeadMemory&, const std::byte* input,
             std::span<const std::int32_t> targets, std::byte* residual, Carver& work) const;
+  // The loss alone, with the same bits.
+  void loss(ModelOps&, const std::byte* head_weights, const std::byte* embedding,
+            const std::byte* input, std::span<const std::int32_t> targets, double* loss,
+            Carver& work) const;
   void backward(ModelOps&, std::int64_t layer, const BackwardMemory&, Carver& saved,
                 Carver& work) const;
   void embed_backward(ModelOps&, std::span<const std::int32_t> ids, const std::byte* residual,

@@ -22,13 +22,13 @@ class Finder {
   void more_memory() {
     // About a twelfth of what there is, in round numbers.
     Bytes step = kMiB;
-    while (step * 16 < plan_.limits.device) step *= 2;
+    while (step * 16 < plan_.limits[Tier::device]) step *= 2;
     for (const Bytes change : {step, -step}) {
       Limits limits = plan_.limits;
-      limits.device = (limits.device + change) / kMiB * kMiB;
+      limits[Tier::device] = (limits[Tier::device] + change) / kMiB * kMiB;
       const Bytes there_is = plan_.profile.device_memory;
-      if (change > 0 && there_is > 0 && limits.device > there_is) continue;
-      add(fmt::format("--device-memory {}MiB", limits.device / kMiB),
+      if (change > 0 && there_is > 0 && limits[Tier::device] > there_is) continue;
+      add(fmt::format("--device-memory {}MiB", limits[Tier::device] / kMiB),
           fmt::format("{} {} device memory", format_bytes(step), change > 0 ? "more" : "less"),
           plan_.workload, wishes_, limits, plan_.profile);
     }
@@ -65,20 +65,20 @@ class Finder {
            const Limits& limits, const Profile& profile) {
     Found other =
         search(work, wishes, limits, profile, {.programs = kPrograms, .start = plan_.choices});
-    if (limits.device < plan_.limits.device) {
+    if (limits[Tier::device] < plan_.limits[Tier::device]) {
       const Found anew = search(work, wishes, limits, profile);
       if (anew.fits && (!other.fits || anew.step_seconds < other.step_seconds)) other = anew;
     }
     if (!other.fits) return;
     const double speed = static_cast<double>(work.tokens * work.micro_batches) /
                          other.step_seconds / plan_.tokens_per_second();
-    const Bytes host = other.needs.host - plan_.peak(Tier::host);
-    if (std::abs(speed - 1) < kNoticeable && std::abs(host) < plan_.limits.host / 64) return;
+    const Bytes host = other.needs[Tier::host] - plan_.peak(Tier::host);
+    if (std::abs(speed - 1) < kNoticeable && std::abs(host) < plan_.limits[Tier::host] / 64) return;
     found_.push_back({.flags = std::move(flags),
                       .note = std::move(note),
                       .choices = other.choices,
                       .speed = speed,
-                      .device = other.needs.device - plan_.peak(Tier::device),
+                      .device = other.needs[Tier::device] - plan_.peak(Tier::device),
                       .host = host});
   }
 

@@ -29,10 +29,9 @@ std::int64_t next_cut(const Block& block, std::int64_t grain, std::int64_t first
 
 void cut_block(int index, const Block& block, const Workload& workload, std::int64_t size,
                std::vector<Chunk>& chunks) {
-  int cell = 0;
   for (std::int64_t first = 0; first < block.parameters;) {
     const std::int64_t cut = next_cut(block, workload.norm_block, first, size);
-    chunks.push_back({index, cell++, first, cut - first, Site::resident});
+    chunks.push_back({.block = index, .first = first, .count = cut - first});
     first = cut;
   }
 }
@@ -57,9 +56,10 @@ std::vector<Chunk> cut_chunks(const Workload& workload, const Choices& choices) 
   std::int64_t behind = 0;  // parameters from the end up to this chunk's start
   for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
     const auto share = static_cast<double>(behind) / total;
-    chunk->site = share < choices.host_fraction      ? Site::host
-                  : share < choices.offload_fraction ? Site::stream
-                                                     : Site::resident;
+    if (share < choices.host_fraction) chunk->place = Place::cpu;
+    if (share < std::max(choices.host_fraction, choices.offload_fraction)) {
+      chunk->home = choices.state_home;
+    }
     behind += chunk->count;
   }
   return chunks;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/words.h"
+#include "plan/types.h"
 #include "plan/workload.h"
 
 namespace ebb::plan {
@@ -13,14 +13,20 @@ struct Choices {
   // Shares of the parameters, by count, in the order of the blocks: the first are resident, then
   // come the streamed ones, the last are updated by the CPU. The next forward pass needs the first
   // blocks first, and the backward pass makes the last blocks' gradients first.
-  double offload_fraction = 0;  // whose state leaves the device
-  double host_fraction = 0;     // of all parameters, part of the above, updated by the CPU
+  double offload_fraction = 0;   // whose state leaves the device
+  double host_fraction = 0;      // of all parameters, part of the above, updated by the CPU
+  Tier state_home = Tier::host;  // where states go that leave the device
   std::int64_t chunk_parameters = 0;
   std::int64_t recompute_blocks = 0;  // so many of the first transformer blocks run forward twice
   std::int64_t host_inputs = 0;       // so many of the first blocks' inputs wait in host memory
   // So many of the last transformer blocks also keep what is cheap to make again.
   std::int64_t kept_blocks = 0;
+  // How many objects of a stream may be alive at once: gradients on their way to the host, inputs
+  // on their way back, staging.
+  std::int64_t depth = kLeastDepth;
 
+  static constexpr std::int64_t kLeastDepth = 2;
+  static constexpr std::int64_t kMostDepth = 64;
   friend bool operator==(const Choices&, const Choices&) = default;
 };
 
@@ -29,16 +35,18 @@ struct Choices {
 // of squares spans two chunks.
 struct Chunk {
   int block = 0;
-  int cell = 0;  // its number within the block
   std::int64_t first = 0;
   std::int64_t count = 0;
-  Site site = Site::resident;
+  Tier home = Tier::device;     // where its state lives
+  Place place = Place::device;  // who updates it
+
+  Site site() const {
+    return place == Place::cpu ? Site::host : home == Tier::device ? Site::resident : Site::stream;
+  }
 };
 
-// More chunks of equal size than this are not made of one's own accord. A GPU's queues hold about a
-// thousand entries each, of which a chunk takes five: where all of a model's states ride, a lane
-// with more of them is full, and whoever issues the step waits for it before he comes to what the
-// other lanes could do. And the time to plan grows with them.
+// More chunks of equal size than this are not made of one's own accord: the time to plan grows with
+// them, and smaller transfers gain nothing.
 inline constexpr std::int64_t kMostChunks = 128;
 
 // A chunk size that keeps transfers long and the number of chunks moderate.

@@ -17,7 +17,7 @@ std::vector<std::pair<std::string, Limits>> extras_of(const Plan& plan) {
     auto row = std::find_if(rows.begin(), rows.end(),
                             [&](const auto& known) { return known.first == extra.name; });
     if (row == rows.end()) row = rows.insert(rows.end(), {extra.name, Limits{}});
-    (extra.tier == Tier::device ? row->second.device : row->second.host) += extra.bytes;
+    row->second[extra.tier] += extra.bytes;
   };
   for (const Extra& extra : plan.workload.extras) add(extra);
   add({Tier::host, std::string(kPlanExtra),
@@ -25,37 +25,45 @@ std::vector<std::pair<std::string, Limits>> extras_of(const Plan& plan) {
   return rows;
 }
 
-std::string memory_table(const Plan& plan) {
-  const auto device = bytes_at_peak(plan, Tier::device);
-  const auto host = bytes_at_peak(plan, Tier::host);
-  const auto cell = [](const std::map<Purpose, Bytes>& bytes, Purpose purpose) {
-    const auto it = bytes.find(purpose);
-    return it == bytes.end() ? std::string("-") : format_bytes(it->second);
-  };
-  std::string text = fmt::format("  {:<24}{:>14}{:>14}\n", "at the peak", "device", "host");
-  for (const Purpose purpose : kPurposes) {
-    text += fmt::format("  {:<24}{:>14}{:>14}\n", name_of(purpose), cell(device, purpose),
-                        cell(host, purpose));
+// A row of a table with a column for each tier; `bytes` says what stands there.
+template <class BytesOf>
+std::string tier_row(const Plan& plan, std::string_view name, BytesOf bytes) {
+  std::string text = fmt::format("  {:<24}", name);
+  for (const Tier tier : plan.workload.topology->all_tiers()) {
+    text += fmt::format("{:>14}", bytes(tier));
   }
-  Bytes gaps_device = plan.layout.size_of(Tier::device);
-  for (const auto& [purpose, bytes] : device) gaps_device -= bytes;
-  Bytes gaps_host = plan.layout.size_of(Tier::host);
-  for (const auto& [purpose, bytes] : host) gaps_host -= bytes;
-  if (gaps_device + gaps_host > 0) {
-    text += fmt::format("  {:<24}{:>14}{:>14}\n", "holes", format_bytes(gaps_device),
-                        format_bytes(gaps_host));
+  return text + "\n";
+}
+
+std::string or_dash(Bytes bytes) { return bytes == 0 ? std::string("-") : format_bytes(bytes); }
+
+std::string memory_table(const Plan& plan) {
+  PerTier<std::map<Purpose, Bytes>> peak;
+  PerTier<Bytes> holes;
+  Bytes all_holes = 0;
+  for (const Tier tier : plan.workload.topology->all_tiers()) {
+    peak[tier] = bytes_at_peak(plan, tier);
+    holes[tier] = plan.layout.size_of(tier);
+    for (const auto& [purpose, bytes] : peak[tier]) holes[tier] -= bytes;
+    all_holes += holes[tier];
+  }
+  std::string text = tier_row(plan, "at the peak",
+                              [&](Tier tier) { return (*plan.workload.topology)[tier].name; });
+  for (const Purpose purpose : kPurposes) {
+    text += tier_row(plan, name_of(purpose), [&](Tier tier) {
+      const auto found = peak[tier].find(purpose);
+      return or_dash(found == peak[tier].end() ? 0 : found->second);
+    });
+  }
+  if (all_holes > 0) {
+    text += tier_row(plan, "holes", [&](Tier tier) { return format_bytes(holes[tier]); });
   }
   for (const auto& [name, bytes] : extras_of(plan)) {
-    if (bytes.device + bytes.host == 0) continue;
-    text +=
-        fmt::format("  {:<24}{:>14}{:>14}\n", name, bytes.device ? format_bytes(bytes.device) : "-",
-                    bytes.host ? format_bytes(bytes.host) : "-");
+    if (bytes == Limits{}) continue;
+    text += tier_row(plan, name, [&](Tier tier) { return or_dash(bytes[tier]); });
   }
-  text += fmt::format("  {:<24}{:>14}{:>14}\n", "needed", format_bytes(plan.peak(Tier::device)),
-                      format_bytes(plan.peak(Tier::host)));
-  text += fmt::format("  {:<24}{:>14}{:>14}\n", "limit", format_bytes(plan.limits.device),
-                      format_bytes(plan.limits.host));
-  return text;
+  text += tier_row(plan, "needed", [&](Tier tier) { return format_bytes(plan.peak(tier)); });
+  return text + tier_row(plan, "limit", [&](Tier tier) { return format_bytes(plan.limits[tier]); });
 }
 
 // What the compute lane is busy with.
@@ -94,10 +102,11 @@ std::string cost_table(const Plan& plan) {
       plan.profile.name, 100 * share_of_light(plan, p.step_seconds),
       format_figure(model_flops(plan.workload), "FLOP"), format_figure(rate, "FLOP/s"), rate.source,
       "lane", "busy", "exposed");
-  for (const Lane lane : kLanes) {
-    const auto i = static_cast<std::size_t>(lane);
-    text += fmt::format("  {:<24}{:>14}{:>14}\n", name_of(lane), format_seconds(p.busy_seconds[i]),
-                        lane == Lane::compute ? "" : format_seconds(p.exposed_seconds[i]));
+  for (const Lane lane : plan.workload.topology->all_lanes()) {
+    const LaneInfo& info = (*plan.workload.topology)[lane];
+    if (info.express) continue;  // microseconds
+    text += fmt::format("  {:<24}{:>14}{:>14}\n", info.name, format_seconds(p.busy_seconds[lane]),
+                        lane == Lane::compute ? "" : format_seconds(p.exposed_seconds[lane]));
     if (lane == Lane::compute) text += work_table(plan);
   }
   return text;
@@ -107,8 +116,8 @@ std::string cost_table(const Plan& plan) {
 
 Bytes missing_bytes(const Plan& plan) {
   Bytes missing = 0;
-  for (const Tier tier : kTiers) {
-    missing += std::max<Bytes>(0, plan.peak(tier) - plan.limits.of(tier));
+  for (const Tier tier : plan.workload.topology->all_tiers()) {
+    missing += std::max<Bytes>(0, plan.peak(tier) - plan.limits[tier]);
   }
   return missing;
 }
@@ -119,7 +128,7 @@ std::map<Purpose, Bytes> bytes_at_peak(const Plan& plan, Tier tier) {
   for (const Object& object : program.objects) {
     if (object.tier != tier || object.persistent || object.first < 0) continue;
     change[static_cast<std::size_t>(object.first)] += object.bytes;
-    change[static_cast<std::size_t>(object.last) + 1] -= object.bytes;
+    change[static_cast<std::size_t>(object.held) + 1] -= object.bytes;
   }
   Bytes alive = 0;
   Bytes most = -1;
@@ -154,17 +163,17 @@ std::string flags_of(const Choices& choices) {
   }
   return flags +
          fmt::format(
-             " --recompute {} --keep-cheap {} --activations {} --chunk-parameters {}",
+             " --recompute {} --keep-cheap {} --activations {} --chunk-parameters {} --depth {}",
              choices.recompute_blocks == 0 ? "none" : std::to_string(choices.recompute_blocks),
              choices.kept_blocks == 0 ? "none" : std::to_string(choices.kept_blocks),
              choices.host_inputs == 0 ? "device" : std::to_string(choices.host_inputs),
-             choices.chunk_parameters);
+             choices.chunk_parameters, choices.depth);
 }
 
 std::string explain(const Plan& plan) {
   std::array<std::int64_t, 3> parameters{};
   for (const Chunk& chunk : plan.program.chunks) {
-    parameters[static_cast<std::size_t>(chunk.site)] += chunk.count;
+    parameters[static_cast<std::size_t>(chunk.site())] += chunk.count;
   }
   return fmt::format(
       "Plan: {}\n  {} parameters in {} chunks: {} resident, {} streamed, {} updated by the "
@@ -233,12 +242,13 @@ std::vector<std::string> remedies(const Plan& closest, const Wishes& wishes) {
 
 std::string explain_refusal(const Plan& closest, const Wishes& wishes) {
   std::string text = "the work does not fit the limits.\n" + memory_table(closest);
-  for (const Tier tier : {Tier::device, Tier::host}) {
-    const Bytes missing = closest.peak(tier) - closest.limits.of(tier);
+  for (const Tier tier : closest.workload.topology->all_tiers()) {
+    const Bytes missing = closest.peak(tier) - closest.limits[tier];
     if (missing <= 0) continue;
-    text += fmt::format(
-        "Missing on the {}: {} ({} bytes); --{}-memory {} would do for this plan.\n", name_of(tier),
-        format_bytes(missing), missing, name_of(tier), closest.peak(tier));
+    const std::string& name = (*closest.workload.topology)[tier].name;
+    text +=
+        fmt::format("Missing on the {}: {} ({} bytes); --{}-memory {} would do for this plan.\n",
+                    name, format_bytes(missing), missing, name, closest.peak(tier));
   }
   if (const std::int64_t tasks = tasks_of_step(closest.program, closest.workload);
       tasks > kMostTasks) {

@@ -1,5 +1,7 @@
 #include "plan/generation_program.h"
 
+#include "plan/route.h"
+
 namespace ebb::plan {
 namespace {
 
@@ -8,69 +10,80 @@ class GenerationBuilder {
   explicit GenerationBuilder(const GenerationWork& work) : work_(work) {}
 
   Program build() {
-    Homes& homes = program_.homes;
+    PersistentObjects& objects = program_.persistent;
     const std::size_t blocks = work_.parameters.size();
     for (std::size_t b = 0; b < blocks; ++b) {
-      homes.weights.push_back(object(Tier::device, Purpose::weights,
-                                     work_.parameters[b] * work_.weight_bytes,
-                                     work_.names[b] + " weights", true));
+      objects.weights.push_back(persistent(Tier::device, Purpose::weights,
+                                           work_.parameters[b] * work_.weight_bytes,
+                                           work_.names[b] + " weights"));
     }
     for (std::size_t b = 1; b + 1 < blocks; ++b) {
-      homes.caches.push_back(
-          object(Tier::device, Purpose::activations, work_.cache, work_.names[b] + " cache", true));
+      objects.caches.push_back(
+          persistent(Tier::device, Purpose::activations, work_.cache, work_.names[b] + " cache"));
     }
-    homes.scratch = object(Tier::device, Purpose::workspace, work_.scratch, "scratch", true);
-    homes.tables = object(Tier::device, Purpose::workspace, work_.tables, "tables", true);
-    homes.host_batches = {object(Tier::host, Purpose::batch, work_.tokens, "tokens", true)};
-    homes.host_report = object(Tier::host, Purpose::workspace, work_.logits, "logits", true);
+    objects.scratch = persistent(Tier::device, Purpose::workspace, work_.scratch, "scratch");
+    objects.tables = persistent(Tier::device, Purpose::workspace, work_.tables, "tables");
+    objects.batches = {persistent(Tier::host, Purpose::batch, work_.tokens, "tokens")};
+    objects.report = persistent(Tier::host, Purpose::workspace, work_.logits, "logits");
 
     const ObjectId tokens = object(Tier::device, Purpose::batch, work_.tokens, "tokens");
-    add(Op::load_tokens, -1,
-        {{Role::host_batch, homes.host_batches[0], Access::read},
-         {Role::batch, tokens, Access::write}});
+    transfer({Role::source, objects.batches[0], Access::read, {0, work_.tokens}},
+             {Role::destination, tokens, Access::write});
+    program_.tasks.back().argument = kTokenBytes;
     ObjectId input = object(Tier::device, Purpose::activations, work_.input, "input");
     add(Op::embed, 0,
-        {{Role::weights, homes.weights[0], Access::read},
+        {{Role::weights, objects.weights[0], Access::read},
          {Role::batch, tokens, Access::read},
          {Role::output, input, Access::write}});
+    program_.tasks.back().names_block = false;
     for (std::size_t b = 1; b + 1 < blocks; ++b) {
       const ObjectId output = object(Tier::device, Purpose::activations, work_.input, "input");
       add(Op::decode, static_cast<int>(b),
-          {{Role::weights, homes.weights[b], Access::read},
+          {{Role::weights, objects.weights[b], Access::read},
            {Role::input, input, Access::read},
            {Role::output, output, Access::write},
-           {Role::saved, homes.caches[b - 1], Access::write},
-           {Role::tables, homes.tables, Access::read},
-           {Role::scratch, homes.scratch, Access::write},
+           {Role::cache, objects.caches[b - 1], Access::write},
+           {Role::tables, objects.tables, Access::read},
+           {Role::scratch, objects.scratch, Access::write},
            {Role::work, object(Tier::device, Purpose::workspace, work_.work, "work"),
             Access::write}});
       input = output;
     }
-    // The last work of all holds the logits too, on their way to the host.
+    const ObjectId logits = object(Tier::device, Purpose::workspace, work_.logits, "logits");
     add(Op::logits, static_cast<int>(blocks) - 1,
-        {{Role::weights, homes.weights.back(), Access::read},
-         {Role::head_weights, homes.weights.front(), Access::read},
+        {{Role::weights, objects.weights.back(), Access::read},
+         {Role::head_weights, objects.weights.front(), Access::read},
          {Role::input, input, Access::read},
-         {Role::scratch, homes.scratch, Access::write},
-         {Role::work, object(Tier::device, Purpose::workspace, work_.work, "work"), Access::write},
-         {Role::host_report, homes.host_report, Access::write}});
+         {Role::scratch, objects.scratch, Access::write},
+         {Role::work, object(Tier::device, Purpose::workspace, work_.head_work, "work"),
+          Access::write},
+         {Role::logits, logits, Access::write}});
+    program_.tasks.back().names_block = false;
+    transfer({Role::source, logits, Access::read, {0, work_.logits}},
+             {Role::destination, objects.report, Access::write});
     program_.find_lifetimes();
     return std::move(program_);
   }
 
  private:
-  ObjectId object(Tier tier, Purpose purpose, Bytes bytes, std::string name,
-                  bool persistent = false) {
-    program_.objects.push_back({.tier = tier,
-                                .purpose = purpose,
-                                .persistent = persistent,
-                                .bytes = align_up(bytes),
-                                .name = std::move(name)});
+  ObjectId object(Tier tier, Purpose purpose, Bytes bytes, std::string name) {
+    program_.objects.push_back(
+        {.tier = tier, .purpose = purpose, .bytes = align_up(bytes), .name = std::move(name)});
     return static_cast<ObjectId>(program_.objects.size()) - 1;
+  }
+  ObjectId persistent(Tier tier, Purpose purpose, Bytes bytes, std::string name) {
+    const ObjectId id = object(tier, purpose, bytes, std::move(name));
+    program_.objects.back().persistent = true;
+    return id;
   }
 
   void add(Op op, int block, std::vector<Use> uses) {
+    std::erase_if(uses, [&](const Use& use) { return program_[use.object].bytes == 0; });
     program_.tasks.push_back({.op = op, .block = block, .uses = std::move(uses)});
+  }
+  // A token waits for them: they must not queue behind anything.
+  void transfer(Use source, Use destination) {
+    program_.tasks.push_back(transfer_task(program_, source, destination, true));
   }
 
   const GenerationWork& work_;

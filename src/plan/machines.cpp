@@ -56,10 +56,10 @@ constexpr Card kCards[] = {
 constexpr Bytes kReserved = 3 * kGiB / 2;
 
 Shared link(const Figure& both, double up, double down) {
-  return {.name = "link", .capacity = both, .wants = {0, up, down, 0}};
+  return {.name = "link", .capacity = both, .wants = {0, up, down}};
 }
 Shared host_memory(const Figure& capacity, double up, double down, double update) {
-  return {.name = "host memory", .capacity = capacity, .wants = {0, up, down, update}};
+  return {.name = "host memory", .capacity = capacity, .wants = {0, up, down, update, update}};
 }
 
 std::map<std::string, Figure> fp32_rates(double sheet) {
@@ -86,6 +86,7 @@ Profile from_sheet(const Card& card) {
           .up_bytes_per_second = of_sheet(card.link, link_share),
           .down_bytes_per_second = of_sheet(card.link, link_share),
           .host_bytes_per_second = update,
+          .sum_bytes_per_second = update,
           .task_seconds = {10e-6, kRough},
           .copy_seconds = {10e-6, kRough},
           .call_seconds = {4e-6, kRough},
@@ -110,6 +111,7 @@ Profile h200() {
           .up_bytes_per_second = {55e9, kMeasured},
           .down_bytes_per_second = {55e9, kMeasured},
           .host_bytes_per_second = {162e9, kMeasured},
+          .sum_bytes_per_second = {162e9, kMeasured},
           .task_seconds = {4.6e-6, kMeasured},
           .copy_seconds = {0.7e-6, kMeasured},
           .call_seconds = {8.5e-6, kMeasured},
@@ -140,6 +142,7 @@ Profile cpu_server() {
   profile.name = fmt::format("cpu-server: {} cores with AVX-512, no GPU", kServer.cores);
   profile.device_bytes_per_second = memory;
   profile.host_bytes_per_second = memory;
+  profile.sum_bytes_per_second = memory;
   profile.shared.push_back(
       host_memory(memory, profile.up_bytes_per_second, profile.down_bytes_per_second, memory));
   profile.device_memory = kServer.memory / 2;

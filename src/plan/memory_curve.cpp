@@ -1,7 +1,6 @@
 #include "plan/memory_curve.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 namespace ebb::plan {
@@ -18,14 +17,14 @@ std::vector<Span> in_order(const Program& program, std::span<const Span> given) 
   constexpr double never = -std::numeric_limits<double>::infinity();
   std::vector<double> ends(program.tasks.size(), never);    // in the last step that has the task
   std::vector<double> before(program.tasks.size(), never);  // and in the one before that
-  std::array<double, kLanes.size()> lanes;
+  PerLane<double> lanes;
   lanes.fill(never);
   std::int64_t step = 0;
   for (Span& span : spans) {
     if (span.step != step) before = ends;
     step = span.step;
     const Task& task = program.tasks[at(span.task)];
-    double& lane = lanes[static_cast<std::size_t>(task.lane)];
+    double& lane = lanes[task.lane];
     span.start = std::max(span.start, lane);
     for (const Wait& wait : task.waits) {
       span.start = std::max(span.start, (wait.previous_step ? before : ends)[at(wait.task)]);

@@ -14,16 +14,16 @@ std::vector<Clock> clocks_of(const Program& program) {
     const auto after = [&](TaskId task) {
       if (task < 0) return;
       const auto other = static_cast<std::size_t>(task);
-      for (std::size_t lane = 0; lane < clock.size(); ++lane) {
+      for (const Lane lane : program.topology->all_lanes()) {
         clock[lane] = std::max(clock[lane], clocks[other][lane]);
       }
-      auto& own = clock[static_cast<std::size_t>(program.tasks[other].lane)];
+      auto& own = clock[program.tasks[other].lane];
       own = std::max(own, task);
     };
     for (const Wait& wait : program.tasks[i].waits) {
       if (!wait.previous_step) after(wait.task);
     }
-    TaskId& before = last_on_lane[static_cast<std::size_t>(program.tasks[i].lane)];
+    TaskId& before = last_on_lane[program.tasks[i].lane];
     after(before);
     before = static_cast<TaskId>(i);
   }

@@ -6,6 +6,7 @@
 #include "plan/explain.h"
 #include "plan/search.h"
 #include "plan/training_program.h"
+#include "plan/waits.h"
 
 namespace ebb::plan {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 Bytes streamed_bytes(const Program& program, const Workload& workload) {
   Bytes bytes = 0;
   for (const Chunk& chunk : program.chunks) {
-    if (chunk.site == Site::stream) bytes += workload.state_bytes(chunk.count);
+    if (chunk.site() == Site::stream) bytes += workload.state_bytes(chunk.count);
   }
   return bytes;
 }
@@ -22,23 +23,26 @@ Bytes streamed_bytes(const Program& program, const Workload& workload) {
 // than what is alive at once; then states ride in a little later and it is laid out again, in the
 // end as late as they can.
 bool lay_out_within(Plan& plan, Tide tide) {
-  const Bytes room = plan.limits.device - plan.workload.extra(Tier::device);
-  Rooms rooms;
-  Room& device = rooms[static_cast<std::size_t>(Tier::device)];
-  device.most = room;
+  const Bytes room = plan.limits[Tier::device] - plan.workload.extra(Tier::device);
+  Bounds bounds;
+  for (const Tier tier : plan.workload.topology->all_tiers()) {
+    bounds[tier].most = plan.limits[tier] - plan.workload.extra(tier);
+  }
+  ArenaBounds& device = bounds[Tier::device];
   tide.budget = room;
+  tide.host_budget = bounds[Tier::host].most;
   constexpr int attempts = 5;
   for (int attempt = 1; attempt <= attempts; ++attempt) {
     plan.program = build_training(plan.workload, plan.choices, tide);
-    rooms[static_cast<std::size_t>(Tier::host)].most =
-        plan.limits.host - beside_arena(plan.program, plan.workload, Tier::host);
+    bounds[Tier::host].most =
+        plan.limits[Tier::host] - beside_arena(plan.program, plan.workload, Tier::host);
     const Bytes alive = peak_alive(plan.program, Tier::device);
     // More alive than the limit: the barest order needs more too, and nothing helps.
     if (alive > room) return false;
     // States that ride out hold up whoever needs their memory: the more there is, the later.
     const Bytes streamed = streamed_bytes(plan.program, plan.workload);
     device.wanted = tide.budget == 0 && streamed > 0 ? room : std::min(room, alive + streamed);
-    plan.layout = lay_out(plan.program, rooms);
+    plan.layout = lay_out(plan.program, bounds);
     const Bytes excess = plan.layout.size_of(Tier::device) - room;
     if (excess <= 0) return fits(plan);
     if (tide.budget == 0) return false;
@@ -53,7 +57,7 @@ bool lay_out_within(Plan& plan, Tide tide) {
 // Whether the program may be built and kept at all, whatever it would move.
 bool is_possible(const Plan& plan) {
   return tasks_of_step(plan.program, plan.workload) <= kMostTasks &&
-         beside_arena(plan.program, plan.workload, Tier::host) <= plan.limits.host;
+         beside_arena(plan.program, plan.workload, Tier::host) <= plan.limits[Tier::host];
 }
 
 bool predict_within(Plan& plan, const Tide& tide) {
@@ -77,7 +81,7 @@ std::optional<Plan> try_plan_with(const Workload& workload, const Choices& choic
   }
   if (!found) return std::nullopt;
   // The last backward pass is too short for all to ride in: with room for them, they come earlier.
-  const double exposed = plan.prediction.exposed_seconds[static_cast<std::size_t>(Lane::up)];
+  const double exposed = plan.prediction.exposed_seconds[Lane::up];
   if (streams && workload.micro_batches > 1 && exposed > plan.prediction.step_seconds / 200) {
     Plan other{.limits = limits, .workload = workload, .choices = choices, .profile = profile};
     tide.early = true;
@@ -116,8 +120,8 @@ Bytes beside_arena(const Program& program, const Workload& workload, Tier tier) 
 
 bool fits(const Plan& plan) {
   return tasks_of_step(plan.program, plan.workload) <= kMostTasks &&
-         std::all_of(kTiers.begin(), kTiers.end(),
-                     [&](Tier tier) { return plan.peak(tier) <= plan.limits.of(tier); });
+         std::ranges::all_of(plan.workload.topology->all_tiers(),
+                             [&](Tier tier) { return plan.peak(tier) <= plan.limits[tier]; });
 }
 
 Plan make_plan(const Workload& workload, const Wishes& wishes, const Limits& limits,
@@ -141,7 +145,7 @@ Plan make_plan(const Workload& workload, const Wishes& wishes, const Limits& lim
   // Larger pieces make fewer tasks, which takes less of the host; smaller ones fit where there is
   // hardly room on the device.
   const std::int64_t usual = default_chunk_parameters(workload);
-  const bool short_of_host = plan.peak(Tier::host) > limits.host;
+  const bool short_of_host = plan.peak(Tier::host) > limits[Tier::host];
   for (const std::int64_t size : {4 * usual, 2 * usual, usual / 8, usual / 64}) {
     if (wishes.chunk_parameters) break;
     if (size > usual && !short_of_host) continue;

@@ -2,7 +2,6 @@
 // fastest that fits. What the user fixed stays fixed.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,16 +11,9 @@
 #include "plan/profile.h"
 #include "plan/program.h"
 #include "plan/simulator.h"
+#include "plan/topology.h"
 
 namespace ebb::plan {
-
-struct Limits {
-  Bytes device = 0;
-  Bytes host = 0;
-  Bytes of(Tier tier) const {
-    return tier == Tier::device ? device : tier == Tier::host ? host : 0;
-  }
-};
 
 // What the user fixed; an empty field is the planner's to choose.
 struct Wishes {
@@ -32,6 +24,8 @@ struct Wishes {
   std::optional<std::int64_t> host_inputs{};
   std::optional<std::int64_t> kept_blocks{};
   std::optional<std::int64_t> chunk_parameters{};
+  std::optional<std::int64_t> depth{};
+  Tier state_home = Tier::host;  // where states go that leave the device
 };
 
 // Tasks of a step, those of passes that were left out of the program included.

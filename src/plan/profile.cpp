@@ -14,10 +14,11 @@ namespace ebb::plan {
 namespace {
 
 constexpr std::string_view kFormat = "ebb machine profile";
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
+constexpr int kOldVersion = 2;  // one rate for all that the CPU does
 
 constexpr std::string_view kSeconds = "s";
-constexpr std::array<ProfileField, 12> kFields = {{
+constexpr std::array<ProfileField, 13> kFields = {{
     {"matmul_flops", "matrix products", "FLOP/s", &Profile::matmul_flops, &Cost::flops},
     {"narrow_flops", "narrow products", "FLOP/s", &Profile::narrow_flops, &Cost::narrow_flops},
     {"attention_flops", "attention", "FLOP/s", &Profile::attention_flops, &Cost::attention_flops},
@@ -30,6 +31,8 @@ constexpr std::array<ProfileField, 12> kFields = {{
     {"up_bytes_per_second", "host to device", "B/s", &Profile::up_bytes_per_second, nullptr},
     {"down_bytes_per_second", "device to host", "B/s", &Profile::down_bytes_per_second, nullptr},
     {"host_bytes_per_second", "updates by the CPU", "B/s", &Profile::host_bytes_per_second,
+     nullptr},
+    {"sum_bytes_per_second", "sums of gradients by the CPU", "B/s", &Profile::sum_bytes_per_second,
      nullptr},
     {"task_seconds", "start of a task", kSeconds, &Profile::task_seconds, nullptr},
     {"copy_seconds", "start of a copy", kSeconds, &Profile::copy_seconds, nullptr},
@@ -76,7 +79,32 @@ const ProfileField& field_named(std::string_view name) {
 
 Shared rough_cores(int threads) {
   const double all = threads;
-  return {.name = "cores", .capacity = {all, "rule of thumb"}, .wants = {all, 1, 1, all}};
+  return {.name = "cores", .capacity = {all, "rule of thumb"}, .wants = {all, 1, 1, all, all}};
+}
+
+Json by_draw(const std::array<double, kDraws.size()>& numbers) {
+  Json json;
+  for (const Draw draw : kDraws) {
+    if (draw != Draw::nothing) {
+      json[std::string(name_of(draw))] = numbers[static_cast<std::size_t>(draw)];
+    }
+  }
+  return json;
+}
+
+std::array<double, kDraws.size()> read_by_draw(const Json& json, std::string_view what, bool old) {
+  std::array<double, kDraws.size()> numbers{};
+  for (const Draw draw : kDraws) {
+    if (draw == Draw::nothing) continue;
+    const bool by_cpu = draw == Draw::update || draw == Draw::sum;
+    const double number =
+        json.at(old && by_cpu ? std::string("host") : std::string(name_of(draw))).get<double>();
+    if (!std::isfinite(number) || number < 0) {
+      throw FormatError(fmt::format("a '{}' of {}; expected 0 or more", what, number));
+    }
+    numbers[static_cast<std::size_t>(draw)] = number;
+  }
+  return numbers;
 }
 
 }  // namespace
@@ -101,12 +129,10 @@ Json to_json(const Profile& profile) {
   }
   Json shared = Json::array();
   for (const Shared& each : profile.shared) {
-    Json wants;
-    for (const Lane lane : kLanes) {
-      wants[std::string(name_of(lane))] = each.wants[static_cast<std::size_t>(lane)];
-    }
-    shared.push_back(
-        {{"name", each.name}, {"capacity", figure_json(each.capacity)}, {"wants", wants}});
+    shared.push_back({{"name", each.name},
+                      {"capacity", figure_json(each.capacity)},
+                      {"wants", by_draw(each.wants)},
+                      {"beside", by_draw(each.beside)}});
   }
   return {{"format", kFormat},
           {"version", kVersion},
@@ -122,7 +148,8 @@ Json to_json(const Profile& profile) {
 
 Profile parse_profile(const Json& json, std::string_view where) {
   try {
-    if (json.at("format") != kFormat || json.at("version") != kVersion) {
+    const bool old = json.at("version") == kOldVersion;
+    if (json.at("format") != kFormat || (json.at("version") != kVersion && !old)) {
       throw FormatError("another format or version");
     }
     Profile profile;
@@ -137,7 +164,9 @@ Profile parse_profile(const Json& json, std::string_view where) {
           fmt::format("'device' is {}; expected cpu or cuda", in_quotes(profile.device)));
     }
     for (const ProfileField& field : kFields) {
-      profile.*field.figure = read_figure(json.at("figures"), field.name);
+      const bool missing = old && field.figure == &Profile::sum_bytes_per_second;
+      profile.*field.figure =
+          read_figure(json.at("figures"), missing ? "host_bytes_per_second" : field.name);
     }
     for (const auto& [variant, figures] : json.at("variants").items()) {
       for (const auto& [name, _] : figures.items()) {
@@ -147,13 +176,8 @@ Profile parse_profile(const Json& json, std::string_view where) {
     }
     for (const Json& each : json.at("shared")) {
       Shared shared{.name = words_of(each.at("name")), .capacity = read_figure(each, "capacity")};
-      for (const Lane lane : kLanes) {
-        const double wants = each.at("wants").at(std::string(name_of(lane))).get<double>();
-        if (!std::isfinite(wants) || wants < 0) {
-          throw FormatError(fmt::format("a 'wants' of {}; expected 0 or more", wants));
-        }
-        shared.wants[static_cast<std::size_t>(lane)] = wants;
-      }
+      shared.wants = read_by_draw(each.at("wants"), "wants", old);
+      if (!old) shared.beside = read_by_draw(each.at("beside"), "beside", old);
       profile.shared.push_back(std::move(shared));
     }
     return profile;
@@ -178,6 +202,7 @@ Profile rough_cpu_profile(int threads) {
           .up_bytes_per_second = {6e9, rough},
           .down_bytes_per_second = {6e9, rough},
           .host_bytes_per_second = {6e9 * cores, rough},
+          .sum_bytes_per_second = {6e9 * cores, rough},
           .task_seconds = {10e-6, rough},
           .copy_seconds = {1e-6, rough},
           .call_seconds = {5e-6, rough},
@@ -199,10 +224,11 @@ Profile rough_gpu_profile(int threads) {
           .up_bytes_per_second = {50e9, rough},
           .down_bytes_per_second = {50e9, rough},
           .host_bytes_per_second = {std::min(120e9, 4e9 * threads), rough},
+          .sum_bytes_per_second = {std::min(120e9, 4e9 * threads), rough},
           .task_seconds = {5e-6, rough},
           .copy_seconds = {5e-6, rough},
           .call_seconds = {2e-6, rough},
-          .shared = {{.name = "link", .capacity = {95e9, rough}, .wants = {0, 50e9, 50e9, 0}}},
+          .shared = {{.name = "link", .capacity = {95e9, rough}, .wants = {0, 50e9, 50e9}}},
           .variants = {{"fp32",
                         {{"matmul_flops", {50e12, rough}},
                          {"narrow_flops", {40e12, rough}},
@@ -219,17 +245,25 @@ double seconds_of(const Cost& cost, const ProfileField& field, const Profile& pr
   return field.unit == kSeconds ? amount * speed : amount / speed;
 }
 
-double predicted_seconds(const Task& task, const Profile& profile) {
+double predicted_seconds(const Task& task, const LaneInfo& lane, const Profile& profile) {
   const auto moved = static_cast<double>(task.moved);
   double seconds = profile.task_seconds;
-  switch (task.lane) {
-    case Lane::compute:
+  switch (lane.kind) {
+    case LaneKind::compute:
       for (const ProfileField& field : kFields) seconds += seconds_of(task.cost, field, profile);
-      seconds += moved / profile.up_bytes_per_second;
       break;
-    case Lane::up: seconds += profile.copy_seconds + moved / profile.up_bytes_per_second; break;
-    case Lane::down: seconds += profile.copy_seconds + moved / profile.down_bytes_per_second; break;
-    case Lane::host: seconds += moved / profile.host_bytes_per_second; break;
+    case LaneKind::cpu:
+      seconds += moved / (task.draw == Draw::sum ? profile.sum_bytes_per_second
+                                                 : profile.host_bytes_per_second);
+      break;
+    case LaneKind::transfer: {
+      const double up = profile.up_bytes_per_second, down = profile.down_bytes_per_second;
+      const double rate = lane.bytes_per_second > 0 ? lane.bytes_per_second
+                          : lane.to == Tier::device ? up
+                                                    : down;
+      seconds += profile.copy_seconds + moved / rate;
+      break;
+    }
   }
   return seconds;
 }

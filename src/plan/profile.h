@@ -24,12 +24,17 @@ struct Figure {
   std::string source = "assumed";
 };
 
-// Something that lanes share while they run at once. `wants` is what each takes of it when it runs
-// alone; where together they want more than there is, all of them slow down by the same factor.
+// Something that tasks share while they run at once. Where together they want more than there is,
+// it is divided in proportion to what each got when all were measured at once, or, where that was
+// not measured, to what each wants; none gets more than it wants.
 struct Shared {
   std::string name;
   Figure capacity;
-  std::array<double, kLanes.size()> wants{};  // by lane
+  std::array<double, kDraws.size()> wants{};   // of a task alone, by what it draws
+  std::array<double, kDraws.size()> beside{};  // of a task beside all others; 0: not measured
+
+  double wants_of(Draw draw) const { return wants[static_cast<std::size_t>(draw)]; }
+  double beside_of(Draw draw) const { return beside[static_cast<std::size_t>(draw)]; }
 };
 
 struct Profile {
@@ -43,10 +48,11 @@ struct Profile {
   Figure device_bytes_per_second;
   Figure up_bytes_per_second;  // host to device
   Figure down_bytes_per_second;
-  Figure host_bytes_per_second;  // memory traffic of updates by the CPU
-  Figure task_seconds;           // what starting a task costs
-  Figure copy_seconds{};         // what starting a copy costs besides
-  Figure call_seconds{};         // what starting an op within a task costs
+  Figure host_bytes_per_second;   // memory traffic of updates by the CPU
+  Figure sum_bytes_per_second{};  // of sums of gradients by the CPU
+  Figure task_seconds;            // what starting a task costs
+  Figure copy_seconds{};          // what starting a copy costs besides
+  Figure call_seconds{};          // what starting an op within a task costs
   std::vector<Shared> shared{};
   // Figures that are others with another type or state format: "fp32", "bf16 states",
   // "int8 states"; by name of the variant and of the field.
@@ -86,6 +92,7 @@ Profile rough_gpu_profile(int threads);
 // Of the compute lane: what the field's part of the work takes.
 double seconds_of(const Cost&, const ProfileField&, const Profile&);
 
-double predicted_seconds(const Task&, const Profile&);
+// What a task takes when nothing runs beside it.
+double predicted_seconds(const Task&, const LaneInfo&, const Profile&);
 
 }  // namespace ebb::plan

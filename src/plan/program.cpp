@@ -1,46 +1,44 @@
 #include "plan/program.h"
 
+#include <algorithm>
 #include <array>
 
 namespace ebb::plan {
 
 std::string_view name_of(Op op) {
-  constexpr std::array<std::string_view, 26> names = {"load_batch",
-                                                      "embed",
-                                                      "forward",
-                                                      "send_input",
-                                                      "head",
-                                                      "fetch_input",
-                                                      "recompute",
-                                                      "backward",
-                                                      "embed_backward",
-                                                      "add_gradient",
-                                                      "finish_gradient",
-                                                      "send_gradient",
-                                                      "host_add_gradient",
-                                                      "host_finish_gradient",
-                                                      "gather_report",
-                                                      "forget_scale",
-                                                      "norm",
-                                                      "spread_scale",
-                                                      "fetch_state",
-                                                      "update",
-                                                      "send_state",
-                                                      "host_update",
-                                                      "send_weight",
-                                                      "load_tokens",
-                                                      "decode",
-                                                      "logits"};
+  constexpr std::array<std::string_view, 15> names = {
+      "embed",        "forward",         "head",        "recompute", "backward", "embed_backward",
+      "add_gradient", "finish_gradient", "reset_scale", "norm",      "update",   "loss",
+      "decode",       "logits",          "transfer"};
   return names[static_cast<std::size_t>(op)];
+}
+
+std::string_view name_of(Draw draw) {
+  constexpr std::array<std::string_view, 6> names = {"compute", "up",  "down",
+                                                     "update",  "sum", "nothing"};
+  return names[static_cast<std::size_t>(draw)];
 }
 
 void Program::find_lifetimes() {
   for (Object& object : objects) object.first = object.last = -1;
+  std::vector<std::vector<ObjectId>> born(streams.size());
   for (TaskId id = 0; id < static_cast<TaskId>(tasks.size()); ++id) {
     for (const Use& use : tasks[static_cast<std::size_t>(id)].uses) {
       Object& object = objects[static_cast<std::size_t>(use.object)];
-      if (object.first < 0) object.first = id;
+      if (object.first < 0) {
+        object.first = id;
+        if (object.stream >= 0) born[static_cast<std::size_t>(object.stream)].push_back(use.object);
+      }
       object.last = id;
+    }
+  }
+  for (Object& object : objects) object.held = object.last;
+  for (std::size_t s = 0; s < streams.size(); ++s) {
+    // The one that comes when as many as are wanted are alive may have the first one's bytes.
+    const auto ahead = static_cast<std::size_t>(std::max(1, streams[s].depth) - 1);
+    for (std::size_t i = 0; i + ahead < born[s].size(); ++i) {
+      Object& object = objects[static_cast<std::size_t>(born[s][i])];
+      object.held = std::max(object.held, (*this)[born[s][i + ahead]].first);
     }
   }
 }

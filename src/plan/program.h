@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "plan/choices.h"
-#include "plan/words.h"
+#include "plan/topology.h"
+#include "plan/types.h"
 #include "plan/workload.h"
 
 namespace ebb::plan {
@@ -21,21 +23,33 @@ using TaskId = std::int32_t;  // the position in the issue order
 // that ride in) comes from the high end and meets it: the tide.
 enum class End : std::uint8_t { low, high };
 
+// Objects that follow each other through the same work: gradients on their way down, inputs on
+// their way up, of one pass. `depth` of them may be alive at once, and addresses go round among
+// them: two at least, or the work and the transfers take turns.
+struct ObjectStream {
+  std::string name;
+  int depth = 2;
+};
+
 struct Object {
   Tier tier = Tier::device;
   Purpose purpose = Purpose::workspace;
   End end = End::low;
   bool persistent = false;  // keeps its content from step to step
-  Bytes bytes = 0;          // a multiple of kAlignment
-  int cells = 1;            // parts that are written and read on their own
-  std::string name;
+  Bytes bytes = 0;          // a multiple of the alignment
+  Bytes alignment = kAlignment;
+  int stream = -1;  // of the program's streams
+  std::string name{};
   TaskId first = -1;  // first and last task of a step that use it
   TaskId last = -1;
+  // Its bytes are its own until this task has been issued: the last one, or later where its stream
+  // is deep.
+  TaskId held = -1;
 };
 
-// What a task does with an object. A task has at most one object of a role.
+// What an object is to a task, never where it is. A computation has at most one object of a role.
 enum class Role : std::uint8_t {
-  weights,       // of the task's block
+  weights,       // of the task's block or chunk
   head_weights,  // the tied embedding, in the head
   input,         // a block's input
   output,        // the next block's input
@@ -44,64 +58,58 @@ enum class Role : std::uint8_t {
   work,
   scratch,
   tables,
-  batch,     // token ids and targets on the device
+  batch,     // token ids and targets
   residual,  // the gradient of the residual stream
-  gradient,  // of the task's block, on the device
+  gradient,  // of the task's block or chunk
+  earlier,   // the gradient of the micro-batch before, where no sum exists yet
   sum,       // of gradients over micro-batches
   tied_sum,
-  state,   // of the task's chunk, on the device
-  report,  // losses and sums of squares, on the device
-  scale,   // what the norm decided, on the device
-  host_batch,
-  host_input,
-  host_state,
-  host_weights,
-  host_gradient,
-  host_sum,
-  host_report,   // report, as it came down
-  host_squares,  // sums of squares made on the host
-  host_scale,
+  state,    // of the task's chunk
+  report,   // losses and sums of squares
+  squares,  // sums of squares that were made where the norm is
+  scale,    // what the norm decided
+  cache,    // keys and values
+  logits,
+  source,  // of a transfer
+  destination,
 };
 
+// What a computation does. Transfers need no op: their objects say it all.
 enum class Op : std::uint8_t {
-  load_batch,  // token ids and targets to the device
   embed,
   forward,
-  send_input,  // a block's input to host memory
-  head,        // final norm, logits in slices, loss and their gradients
-  fetch_input,
+  head,       // final norm, logits in slices, loss and their gradients
   recompute,  // a block's forward again, for what the backward needs
   backward,
   embed_backward,
-  add_gradient,     // a micro-batch's gradient into the sum, on the device
-  finish_gradient,  // the step's gradient and its sums of squares, on the device
-  send_gradient,
-  host_add_gradient,
-  host_finish_gradient,
-  gather_report,  // losses and sums of squares to the host
-  forget_scale,   // a step that fails before its norm must not be applied with the last one's scale
-  norm,           // the global norm and the clip factor
-  spread_scale,   // the clip factor to the device
-  fetch_state,
+  add_gradient,     // a micro-batch's gradient into the sum
+  finish_gradient,  // the step's gradient and its sums of squares
+  reset_scale,      // a step that fails before its norm must not be applied with the last one's
+  norm,             // the global norm and the clip factor
   update,
-  send_state,
-  host_update,
-  send_weight,  // weights that the CPU updated, to the device
+  loss,  // final norm, logits in slices and their loss alone
   // generation
-  load_tokens,
   decode,  // a block's forward with the key-value cache
   logits,
+  transfer,
 };
 
 std::string_view name_of(Op);
 
 enum class Access : std::uint8_t { read, write };  // write covers read-and-write
 
+// Bytes of an object.
+struct Range {
+  Bytes first = 0;
+  Bytes bytes = -1;  // -1: all behind `first`
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
 struct Use {
   Role role{};
   ObjectId object = -1;
   Access access = Access::read;
-  int cell = -1;  // -1: all of it
+  Range range{};
 };
 
 // The task must not start before `task` of this step, or of the step before, has ended.
@@ -111,17 +119,32 @@ struct Wait {
   friend bool operator==(const Wait&, const Wait&) = default;
 };
 
+// What a task draws from what lanes share (profile.h).
+enum class Draw : std::uint8_t { compute, up, down, update, sum, nothing };
+inline constexpr std::array kDraws = {Draw::compute, Draw::up,  Draw::down,
+                                      Draw::update,  Draw::sum, Draw::nothing};
+std::string_view name_of(Draw);
+
 struct Task {
+  // A transfer copies the range of its source to that of its destination, which are as long.
+  enum class Kind : std::uint8_t { computation, transfer };
+  Kind kind = Kind::computation;
   Op op{};
   Lane lane = Lane::compute;
+  Draw draw = Draw::compute;
   int block = -1;
   int micro = -1;
   int chunk = -1;
+  // What an argument of the run says of how many of the planned bytes are moved; -1: all of them.
+  int argument = -1;
+  bool ends_pass = false;   // the last task of a micro-batch's backward pass
+  bool names_block = true;  // for people: there is one such task for each block
   Cost cost{};
-  Bytes moved = 0;  // over the link (up and down lanes) or through the CPU (host lane)
+  Bytes moved = 0;  // by a transfer, or through the CPU's memory
   std::vector<Use> uses{};
   std::vector<Wait> waits{};  // on tasks of other lanes; its own lane's order goes without saying
 
+  bool is_transfer() const { return kind == Kind::transfer; }
   const Use* find(Role role) const {
     for (const Use& use : uses) {
       if (use.role == role) return &use;
@@ -130,29 +153,38 @@ struct Task {
   }
 };
 
-// Where things live from step to step, for whoever loads, saves or feeds them between steps.
-struct Homes {
-  std::vector<ObjectId> weights;       // by block, on the device
-  std::vector<ObjectId> states;        // by chunk, on the device or the host
-  std::vector<ObjectId> host_weights;  // by chunk; -1 where the CPU keeps no copy
-  std::vector<ObjectId> host_batches;  // by micro-batch
-  std::vector<ObjectId> caches;        // by transformer block, for generation
+// What lives from step to step, for whoever loads, saves or feeds it between steps.
+struct PersistentObjects {
+  std::vector<ObjectId> weights;        // by block
+  std::vector<ObjectId> states;         // by chunk, on its home
+  std::vector<ObjectId> weight_copies;  // by chunk; -1 where the CPU keeps none
+  std::vector<ObjectId> batches;        // by micro-batch, in host memory
+  std::vector<ObjectId> caches;         // by transformer block, for generation
   ObjectId scratch = -1;
   ObjectId tables = -1;
-  ObjectId host_report = -1;
+  ObjectId report = -1;  // in host memory: losses and sums of squares, or logits
 };
 
 struct Program {
-  std::vector<Object> objects;
-  std::vector<Task> tasks;
-  std::vector<Chunk> chunks;
-  Homes homes;
+  std::shared_ptr<const Topology> topology = device_and_host();
+  std::vector<Object> objects{};
+  std::vector<ObjectStream> streams{};
+  std::vector<Task> tasks{};
+  std::vector<Chunk> chunks{};
+  PersistentObjects persistent{};
 
-  // Sets the first and last task of every object.
+  const Object& operator[](ObjectId id) const { return objects[static_cast<std::size_t>(id)]; }
+  // The bytes of an object that a task uses.
+  Range range_of(const Use& use) const {
+    const Bytes all = (*this)[use.object].bytes - use.range.first;
+    return {use.range.first, use.range.bytes < 0 ? all : use.range.bytes};
+  }
+
+  // Sets the first and last task of every object, and until when it is held.
   void find_lifetimes();
   // Whether an object takes room at the time of a task: persistent ones always do.
   bool alive(const Object& object, TaskId task) const {
-    return object.persistent || (object.first <= task && task <= object.last);
+    return object.persistent || (object.first <= task && task <= object.held);
   }
 };
 

@@ -27,6 +27,7 @@ struct Point {
   int host = 0;  // the CPU's part of what leaves
   int more = 0;
   std::int64_t kept = 0;
+  std::int64_t depth = Choices::kLeastDepth;
   friend auto operator<=>(const Point&, const Point&) = default;
 };
 
@@ -46,9 +47,7 @@ class Floor {
     const auto gradient = static_cast<double>(work.gradient_bytes);
     Cost device;
     device.bytes = 2 * (state_ + parameters_ * static_cast<double>(work.weight_bytes)) +
-                   parameters_ * gradient +
-                   (work.micro_batches == 2 ? 1 : passes_) * parameters_ *
-                       (gradient + 2 * static_cast<double>(work.sum_bytes()));
+                   parameters_ * gradient + parameters_ * sum_traffic(work);
     device_seconds_ = seconds(device);
   }
 
@@ -77,6 +76,14 @@ class Floor {
   }
 
  private:
+  // Of all micro-batches, for each parameter.
+  static double sum_traffic(const Workload& work) {
+    const std::int64_t last = work.micro_batches - 1;
+    double bytes = static_cast<double>(work.sum_traffic(last));
+    if (last > 1) bytes += static_cast<double>(work.sum_traffic(1));
+    if (last > 2) bytes += static_cast<double>((last - 2) * work.sum_traffic(2));
+    return bytes;
+  }
   double seconds(const Cost& cost) const {
     double sum = 0;
     for (const ProfileField& field : profile_fields()) sum += seconds_of(cost, field, profile_);
@@ -115,7 +122,11 @@ class Searcher {
     }
     if (!best_.fits) try_grid();
     for (const auto& [seconds, point] : starts()) take_small_steps(point, seconds);
-    if (best_.fits && !wishes_.kept_blocks && !nothing_to_gain()) keep_more();
+    if (best_.fits && !nothing_to_gain()) {
+      most_programs_ = effort_.programs;
+      if (!wishes_.kept_blocks) keep_more();
+      if (!wishes_.depth) go_deeper();
+    }
     best_.programs = programs_;
     return best_;
   }
@@ -137,10 +148,12 @@ class Searcher {
                                                    : wishes_.host_fraction.value_or(0);
     return {.offload_fraction = fraction,
             .host_fraction = std::min(fraction, host),
+            .state_home = wishes_.state_home,
             .chunk_parameters = point.chunk,
             .recompute_blocks = point.recompute,
             .host_inputs = point.inputs,
-            .kept_blocks = std::min(point.kept, layers_ - point.recompute)};
+            .kept_blocks = std::min(point.kept, layers_ - point.recompute),
+            .depth = wishes_.depth.value_or(point.depth)};
   }
 
   Point point_of(const Choices& choices) {
@@ -150,7 +163,8 @@ class Searcher {
                 .inputs = choices.host_inputs,
                 .chunk = choices.chunk_parameters,
                 .host = static_cast<int>(part * kHostShares + 0.5),
-                .kept = choices.kept_blocks};
+                .kept = choices.kept_blocks,
+                .depth = choices.depth};
     const int share = static_cast<int>(choices.offload_fraction * kShares + 0.5);
     point.more = std::max(0, share - least_share(point));
     return point;
@@ -226,9 +240,9 @@ class Searcher {
     const Program program = build_training(three_passes_, choices, {});
     Bytes missing = 0;
     Fit fit;
-    for (const Tier tier : {Tier::device, Tier::host}) {
+    for (const Tier tier : program.topology->all_tiers()) {
       const Bytes over =
-          peak_alive(program, tier) + beside_arena(program, three_passes_, tier) - limits_.of(tier);
+          peak_alive(program, tier) + beside_arena(program, three_passes_, tier) - limits_[tier];
       if (over <= 0) continue;
       missing += over;
       fit.short_of_device = fit.short_of_device || tier == Tier::device;
@@ -298,7 +312,7 @@ class Searcher {
         best_.fits = true;
         best_.step_seconds = seconds;
         best_.choices = choices;
-        best_.needs = {.device = plan->peak(Tier::device), .host = plan->peak(Tier::host)};
+        for (const Tier tier : work_.topology->all_tiers()) best_.needs[tier] = plan->peak(tier);
       }
       return seconds;
     }
@@ -353,11 +367,19 @@ class Searcher {
   // What keeping is worth is little, and so tried last: for what the plan leaves free, or where it
   // is worth more than that states leave for it.
   void keep_more() {
-    most_programs_ = effort_.programs;
     Point point = point_of(best_.choices);
     const std::int64_t most = layers_ - point.recompute;
     for (const std::int64_t kept : {most, most / 2, most / 4, most / 8}) {
       point.kept = kept;
+      seconds_of_step(point);
+    }
+  }
+
+  // Spare room lets more of what moves be on its way at once.
+  void go_deeper() {
+    Point point = point_of(best_.choices);
+    for (const std::int64_t depth : {4, 8, 16}) {
+      point.depth = depth;
       seconds_of_step(point);
     }
   }
@@ -372,7 +394,7 @@ class Searcher {
   const Floor floor_;
   const std::int64_t layers_;
   int programs_ = 0;
-  int most_programs_ = effort_.programs * 7 / 8;  // the rest is for keep_more()
+  int most_programs_ = effort_.programs * 7 / 8;  // the rest is for what comes last
   int last_share_ = 0;
   Found best_;
   Bytes missing_ = std::numeric_limits<Bytes>::max();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -14,22 +15,43 @@ namespace {
 constexpr int kFewestSteps = 3;
 constexpr int kMostSteps = 16;
 constexpr double kSame = 1e-4;
-constexpr std::size_t kCompute = static_cast<std::size_t>(Lane::compute);
+constexpr std::size_t kCompute = Lane::compute.index;
 
-using PerLane = std::array<double, kLanes.size()>;
-
-// How fast each running lane gets on, as a share of its speed when it runs alone.
-PerLane speeds_of(const Profile& profile, const std::array<bool, kLanes.size()>& running) {
-  PerLane speeds;
+// How fast each running lane gets on, as a share of its speed when it runs alone: `draws` is what
+// the lanes' tasks draw from what is shared, nothing of a lane that stands still.
+std::array<double, kMostLanes> speeds_of(const Profile& profile, std::span<const Draw> draws) {
+  std::array<double, kMostLanes> speeds;
   speeds.fill(1.0);
   for (const Shared& shared : profile.shared) {
     double wanted = 0;
-    for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
-      if (running[lane]) wanted += shared.wants[lane] * speeds[lane];
+    for (std::size_t lane = 0; lane < draws.size(); ++lane) {
+      wanted += shared.wants_of(draws[lane]) * speeds[lane];
     }
     if (wanted <= shared.capacity) continue;
-    for (std::size_t lane = 0; lane < kLanes.size(); ++lane) {
-      if (shared.wants[lane] > 0) speeds[lane] *= shared.capacity / wanted;
+    // A task that wants less than its part leaves the rest to the others.
+    double left = shared.capacity;
+    std::array<bool, kMostLanes> served{};
+    const auto weight = [&](std::size_t lane) {
+      const double beside = shared.beside_of(draws[lane]);
+      return beside > 0 ? beside : shared.wants_of(draws[lane]) * speeds[lane];
+    };
+    for (bool again = true; again;) {
+      again = false;
+      double weights = 0;
+      for (std::size_t lane = 0; lane < draws.size(); ++lane) {
+        if (!served[lane]) weights += weight(lane);
+      }
+      const double part = left / weights;  // for a weight of one
+      for (std::size_t lane = 0; lane < draws.size(); ++lane) {
+        const double wants = shared.wants_of(draws[lane]) * speeds[lane];
+        if (served[lane] || wants > part * weight(lane)) continue;
+        served[lane] = true;
+        left -= wants;
+        again = again || wants > 0;
+      }
+      for (std::size_t lane = 0; !again && lane < draws.size(); ++lane) {
+        if (!served[lane]) speeds[lane] = part * weight(lane) / shared.wants_of(draws[lane]);
+      }
     }
   }
   return speeds;
@@ -40,13 +62,15 @@ class Run {
   Run(const Program& program, const Profile& profile)
       : program_(program),
         profile_(profile),
+        tasks_(program.topology->lanes.size()),
         ends_(program.tasks.size(), 0),
-        end_times_(program.tasks.size(), 0.0) {
+        end_times_(program.tasks.size(), 0.0),
+        lanes_(program.topology->lanes.size()) {
     for (std::size_t i = 0; i < program.tasks.size(); ++i) {
-      const auto lane = static_cast<std::size_t>(program.tasks[i].lane);
-      tasks_[lane].push_back(static_cast<TaskId>(i));
-      seconds_.push_back(predicted_seconds(program.tasks[i], profile));
-      result_.busy_seconds[lane] += seconds_.back();
+      const Task& task = program.tasks[i];
+      tasks_[task.lane.index].push_back(static_cast<TaskId>(i));
+      seconds_.push_back(predicted_seconds(task, (*program.topology)[task.lane], profile));
+      result_.busy_seconds[task.lane] += seconds_.back();
     }
     if (tasks_[kCompute].empty()) throw std::invalid_argument("a program that computes nothing");
   }
@@ -55,7 +79,7 @@ class Run {
     while (!steady()) go_on();
     // A lane that is busy for longer than a step takes is waited for in the end, however much
     // later.
-    const PerLane& busy = result_.busy_seconds;
+    const auto& busy = result_.busy_seconds.values;
     result_.step_seconds = std::max(step_seconds_, *std::max_element(busy.begin(), busy.end()));
     result_.pass_seconds = pass_seconds_;
     return result_;
@@ -100,10 +124,14 @@ class Run {
   }
 
   void start_what_can() {
+    // Steps are issued one after the other, and none before all lanes have ended the last but one.
+    int behind = kMostSteps;
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      if (!tasks_[lane].empty()) behind = std::min(behind, lanes_[lane].step);
+    }
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
       LaneState& state = lanes_[lane];
-      // Steps are issued one after the other: nobody gets further ahead.
-      const bool ahead = state.step > lanes_[kCompute].step + 1;
+      const bool ahead = state.step > behind + 1;
       if (state.running || tasks_[lane].empty() || ahead) continue;
       const Task& task = program_.tasks[static_cast<std::size_t>(current(lane))];
       const bool ready = std::all_of(task.waits.begin(), task.waits.end(),
@@ -118,32 +146,36 @@ class Run {
 
   // The compute lane stood still since then; the wait that ended last is the reason.
   void blame(const Task& task, double since) {
-    std::size_t held_by = kCompute;
+    Lane held_by = Lane::compute;
     double last = since;
     for (const Wait& wait : task.waits) {
       const double end = end_times_[static_cast<std::size_t>(wait.task)];
       if (end <= last) continue;
       last = end;
-      held_by = static_cast<std::size_t>(program_.tasks[static_cast<std::size_t>(wait.task)].lane);
+      held_by = program_.tasks[static_cast<std::size_t>(wait.task)].lane;
     }
     exposed_[held_by] += now_ - since;
   }
 
   void advance_to_next_end() {
-    std::array<bool, kLanes.size()> running{};
-    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) running[lane] = lanes_[lane].running;
-    const PerLane speeds = speeds_of(profile_, running);
+    std::array<Draw, kMostLanes> draws;
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      const bool running = lanes_[lane].running;
+      draws[lane] =
+          running ? program_.tasks[static_cast<std::size_t>(current(lane))].draw : Draw::nothing;
+    }
+    const auto speeds = speeds_of(profile_, {draws.data(), lanes_.size()});
     double until_end = std::numeric_limits<double>::infinity();
     std::size_t first = 0;
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-      if (!running[lane] || lanes_[lane].left / speeds[lane] >= until_end) continue;
+      if (!lanes_[lane].running || lanes_[lane].left / speeds[lane] >= until_end) continue;
       until_end = lanes_[lane].left / speeds[lane];
       first = lane;
     }
-    if (!running[first]) throw std::invalid_argument("a program whose waits go in a circle");
+    if (!lanes_[first].running) throw std::invalid_argument("a program with a dependency cycle");
     now_ += until_end;
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-      if (running[lane]) lanes_[lane].left -= until_end * speeds[lane];
+      if (lanes_[lane].running) lanes_[lane].left -= until_end * speeds[lane];
     }
     end_task(first);
   }
@@ -153,7 +185,7 @@ class Run {
     const auto id = static_cast<std::size_t>(current(lane));
     ++ends_[id];
     end_times_[id] = now_;
-    if (program_.tasks[id].op == Op::embed_backward) {
+    if (program_.tasks[id].ends_pass) {
       pass_seconds_ = std::exchange(next_pass_seconds_, now_ - pass_end_);
       pass_end_ = now_;
     }
@@ -171,12 +203,12 @@ class Run {
 
   const Program& program_;
   const Profile& profile_;
-  std::array<std::vector<TaskId>, kLanes.size()> tasks_;
+  std::vector<std::vector<TaskId>> tasks_;  // by lane
   std::vector<double> seconds_;
   std::vector<int> ends_;          // how often each task has ended
   std::vector<double> end_times_;  // when it did last
-  std::array<LaneState, kLanes.size()> lanes_{};
-  PerLane exposed_{};  // in this step so far
+  std::vector<LaneState> lanes_;
+  PerLane<double> exposed_{};  // in this step so far
   double pass_end_ = 0, next_pass_seconds_ = 0, pass_seconds_ = 0;
   double step_end_ = 0, step_seconds_ = 0, last_step_seconds_ = 0;
   double now_ = 0;

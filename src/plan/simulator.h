@@ -2,7 +2,6 @@
 // for.
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "plan/profile.h"
@@ -16,9 +15,9 @@ struct Simulation {
   // Of the last micro-batch but one: from the end of the one before to its own. Of four or more,
   // those between the first two and the last are alike.
   double pass_seconds = 0;
-  std::array<double, kLanes.size()> busy_seconds{};  // of one step
+  PerLane<double> busy_seconds{};  // of one step
   // How long the compute lane stood still for want of each lane, in one step of the steady state.
-  std::array<double, kLanes.size()> exposed_seconds{};
+  PerLane<double> exposed_seconds{};
 };
 
 // The program must have its waits (add_waits).

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kPiece = 64 * 1024;
 constexpr int kStepsTrack = 0;
 
-int track_of(Lane lane) { return kStepsTrack + 1 + static_cast<int>(lane); }
+int track_of(Lane lane) { return kStepsTrack + 1 + lane.index; }
 
 std::string in_json(std::string_view text) { return Json(text).dump(); }
 
@@ -28,7 +28,7 @@ class TraceWriter {
         process_(measured_ ? 1 : 2),
         sink_(sink) {
     for (const Task& task : program_.tasks) {
-      names_.push_back(in_json(name_of(task, trace.plan.workload)));
+      names_.push_back(in_json(name_of(task, program_, trace.plan.workload)));
     }
     std::int64_t last = 0;
     for (const Span& span : trace.spans) last = std::max(last, span.step);
@@ -48,20 +48,21 @@ class TraceWriter {
     }
     write_steps();
     const std::vector<MemoryChange> curve = memory_curve(program_, trace_.spans);
-    for (const Tier tier : kTiers) write_memory(tier, curve);
+    for (const Tier tier : topology().all_tiers()) write_memory(tier, curve);
     text_ += "\n]}\n";
     sink_(text_);
   }
 
  private:
+  const Topology& topology() const { return *program_.topology; }
   double microseconds(double seconds) const { return (seconds - zero_) * 1e6; }
 
   Json about() const {
     Json json = {{"times", measured_ ? "measured" : "predicted"},
                  {"speeds", trace_.plan.profile.name},
                  {"predicted_step_seconds", trace_.plan.prediction.step_seconds}};
-    for (const Tier tier : {Tier::device, Tier::host}) {
-      json[fmt::format("{}_arena_bytes", name_of(tier))] = trace_.plan.layout.size_of(tier);
+    for (const Tier tier : topology().all_tiers()) {
+      json[fmt::format("{}_arena_bytes", topology()[tier].name)] = trace_.plan.layout.size_of(tier);
     }
     return json;
   }
@@ -77,7 +78,7 @@ class TraceWriter {
   }
 
   // Threads of two processes must not have the same number.
-  int thread(int track) const { return 10 * process_ + track; }
+  int thread(int track) const { return 100 * process_ + track; }
 
   void name_tracks() {
     event('M', fmt::format(R"("name": "process_name", "args": {{"name": "{}"}})",
@@ -90,7 +91,7 @@ class TraceWriter {
                         thread(track), track));
     };
     name(kStepsTrack, "steps");
-    for (const Lane lane : kLanes) name(track_of(lane), name_of(lane));
+    for (const Lane lane : topology().all_lanes()) name(track_of(lane), topology()[lane].name);
   }
 
   void write_span(int track, std::string_view name, double start, double end,
@@ -160,8 +161,8 @@ class TraceWriter {
       args += fmt::format(R"({}"{}": {})", args.empty() ? "" : ", ", name_of(purpose), count);
     }
     const auto counter = [&](std::string_view name, std::string_view values) {
-      event('C', fmt::format(R"("name": "{} {}", "ts": {:.3f}, "args": {{{}}})", name_of(tier),
-                             name, microseconds(seconds), values));
+      event('C', fmt::format(R"("name": "{} {}", "ts": {:.3f}, "args": {{{}}})",
+                             topology()[tier].name, name, microseconds(seconds), values));
     };
     counter("memory", args);
     counter("memory in use", fmt::format(R"("bytes": {})", all));
@@ -181,14 +182,16 @@ class TraceWriter {
 
 }  // namespace
 
-std::string name_of(const Task& task, const Workload& work) {
+std::string name_of(const Task& task, const Program& program, const Workload& work) {
+  if (task.is_transfer()) {
+    const Object& to = program[task.find(Role::destination)->object];
+    return fmt::format("{} to {}", to.name, (*program.topology)[to.tier].name);
+  }
   std::string name(name_of(task.op));
   std::replace(name.begin(), name.end(), '_', ' ');
   if (task.chunk >= 0) return fmt::format("{} chunk {}", name, task.chunk);
   // "embed embedding" would say it twice.
-  const bool of_one_block =
-      task.op == Op::embed || task.op == Op::embed_backward || task.op == Op::head;
-  if (task.block < 0 || of_one_block) return name;
+  if (task.block < 0 || !task.names_block) return name;
   return fmt::format("{} {}", name, work.blocks[static_cast<std::size_t>(task.block)].name);
 }
 

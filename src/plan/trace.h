@@ -14,8 +14,8 @@
 
 namespace ebb::plan {
 
-// "forward block 3", "fetch state chunk 12", "norm".
-std::string name_of(const Task&, const Workload&);
+// "forward block 3", "chunk 12 state to device", "norm".
+std::string name_of(const Task&, const Program&, const Workload&);
 
 struct Trace {
   enum class Kind : std::uint8_t { measured, predicted };

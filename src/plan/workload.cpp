@@ -50,6 +50,15 @@ Bytes Workload::sum_bytes() const {
   return micro_batches == 1 ? 0 : micro_batches == 2 ? gradient_bytes : 4;
 }
 
+Bytes Workload::sum_traffic(std::int64_t micro) const {
+  if (micro == micro_batches - 1) {
+    return micro == 0 ? gradient_bytes : 2 * gradient_bytes + sum_bytes();
+  }
+  return micro == 0   ? 0
+         : micro == 1 ? 2 * gradient_bytes + sum_bytes()
+                      : gradient_bytes + 2 * sum_bytes();
+}
+
 Workload shortened(Workload work, std::int64_t passes) {
   const std::int64_t left_out = std::max<std::int64_t>(0, work.micro_batches - passes);
   if (left_out == 0) return work;

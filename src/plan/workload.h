@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "plan/words.h"
+#include "plan/topology.h"
+#include "plan/types.h"
 
 namespace ebb::plan {
 
@@ -42,8 +44,10 @@ struct Block {
   Cost recompute{};
   Cost backward{};
   Cost made_again{};  // of the backward: what it does where nothing is kept
-  Bytes saved = 0;    // from the forward for the backward, besides the block's input
-  Bytes kept = 0;     // what is cheap to make again, where it is saved as well
+  Cost loss{};        // of the head: without gradients
+  Bytes loss_work = 0;
+  Bytes saved = 0;  // from the forward for the backward, besides the block's input
+  Bytes kept = 0;   // what is cheap to make again, where it is saved as well
   Bytes forward_work = 0;
   Bytes recompute_work = 0;
   Bytes backward_work = 0;
@@ -65,7 +69,8 @@ struct Extra {
 
 // Blocks are: the embedding, the transformer blocks, the head, in this order.
 struct Workload {
-  std::vector<Block> blocks;
+  std::shared_ptr<const Topology> topology = device_and_host();
+  std::vector<Block> blocks{};
   std::int64_t micro_batches = 1;
   std::int64_t tokens = 0;  // of one micro-batch
   Bytes batch = 0;          // token ids and targets of one micro-batch
@@ -75,7 +80,7 @@ struct Workload {
   Bytes tables = 0;         // constants such as the rotary table
   Bytes weight_bytes = 2;   // of one parameter
   Bytes gradient_bytes = 2;
-  std::vector<StatePlane> state_planes;
+  std::vector<StatePlane> state_planes{};
   std::int64_t norm_block = 4096;  // the grain of gradient norms; chunks are cut along it
   std::vector<Extra> extras{};
   // Host memory that each task of a step takes: planning it, its description, running it.
@@ -90,6 +95,9 @@ struct Workload {
   // What one parameter costs in a gradient sum over the micro-batches; 0 where none is kept. The
   // sum after the first of two is a gradient itself; from three on it is fp32.
   Bytes sum_bytes() const;
+  // Bytes that are read and written for each parameter to take in the gradient of a micro-batch.
+  // The first gradient is the sum until the second comes.
+  Bytes sum_traffic(std::int64_t micro) const;
 };
 
 // The same work with at most so many micro-batches in its programs. What those left out hold and

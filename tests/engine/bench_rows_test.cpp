@@ -114,7 +114,8 @@ TEST(HandMadePlans, AreEightThatFitAndDiffer) {
   const plan::Plan resident = plan_training(runtime, s);
   s.wishes = {};
   // Less half of the states, ten bytes a parameter.
-  s.limits.device = resident.peak(plan::Tier::device) - 5 * resident.workload.parameters();
+  s.limits[plan::Tier::device] =
+      resident.peak(plan::Tier::device) - 5 * resident.workload.parameters();
   const plan::Plan chosen = plan_training(runtime, s);
   const std::vector<HandMadePlan> plans = hand_made_plans(chosen);
   ASSERT_EQ(plans.size(), kHandMadePlans);

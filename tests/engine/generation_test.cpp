@@ -29,7 +29,7 @@ class GenerationTest : public testing::TestWithParam<std::string> {
   std::unique_ptr<Generator> make(DType dtype, std::int64_t positions = kLength) {
     return std::make_unique<Generator>(
         runtime_, files_, find_model(files_, golden_folder(GetParam()).string()), dtype, positions,
-        plan::Limits{.device = kGiB, .host = kGiB});
+        plan::Limits{{plan::Tier::device, kGiB}, {plan::Tier::host, kGiB}});
   }
   std::vector<std::int32_t> prompt() {
     auto ids = read_all<std::int32_t>(golden_folder(GetParam()) / "tokens.safetensors", "ids");
@@ -85,7 +85,7 @@ TEST_P(GenerationTest, LimitsHold) {
   const auto fits = [&](Bytes device) {
     try {
       Generator generator(runtime_, files_, source, DType::f32, 8,
-                          {.device = device, .host = kGiB});
+                          {{plan::Tier::device, device}, {plan::Tier::host, kGiB}});
       const std::vector<std::int32_t> ids = {1, 2, 3};
       generator.advance(ids);
       EXPECT_LE(generator.measured_peak(), device);

@@ -25,13 +25,13 @@ Sweep sweep(TrainingSettings settings, Bytes resident_peak) {
   const plan::Workload work = plan_training(runtime, settings).workload;
   const Bytes fixed = work.extra(plan::Tier::device) + work.scratch;
   for (int percent = 4; percent <= 112; percent += 4) {
-    settings.limits.device = fixed + (resident_peak - fixed) * percent / 100;
+    settings.limits[plan::Tier::device] = fixed + (resident_peak - fixed) * percent / 100;
     try {
       const Outcome outcome = train_small(settings, 2, 2);
       ++result.ran;
       ran_before = true;
       EXPECT_EQ(outcome.measured_device, outcome.predicted_device) << percent << "%";
-      EXPECT_LE(outcome.measured_device, settings.limits.device) << percent << "%";
+      EXPECT_LE(outcome.measured_device, settings.limits[plan::Tier::device]) << percent << "%";
       EXPECT_EQ(outcome.measured_host, outcome.predicted_host) << percent << "%";
       if (digest.empty()) digest = outcome.weights;
       EXPECT_EQ(outcome.weights, digest) << percent << "%";
@@ -61,9 +61,9 @@ TEST(Limits, EveryRunIsRefusedOrStaysBelow) {
 TEST(Limits, ResidentIsRefusedWhereThePlanFits) {
   TrainingSettings settings = small_settings();
   const Bytes resident = train_small(settings, 2, 1).predicted_device;
-  settings.limits.device = resident - plan::kAlignment;
+  settings.limits[plan::Tier::device] = resident - plan::kAlignment;
   EXPECT_THROW(train_small(settings, 2, 1), OutOfBudget);
-  settings.limits.device = resident;
+  settings.limits[plan::Tier::device] = resident;
   EXPECT_NO_THROW(train_small(settings, 2, 1));
 }
 
@@ -71,7 +71,7 @@ TEST(Limits, TheHostLimitHoldsToo) {
   TrainingSettings settings = small_settings();
   settings.wishes.site = plan::Site::stream;
   const Bytes needed = train_small(settings, 2, 1).predicted_host;
-  settings.limits.host = needed - 1;
+  settings.limits[plan::Tier::host] = needed - 1;
   try {
     train_small(settings, 2, 1);
     FAIL() << "ran with a host limit one byte too small";
@@ -79,14 +79,14 @@ TEST(Limits, TheHostLimitHoldsToo) {
     EXPECT_NE(std::string(refusal.what()).find("Missing on the host: 1 B"), std::string::npos)
         << refusal.what();
   }
-  settings.limits.host = needed;
+  settings.limits[plan::Tier::host] = needed;
   EXPECT_NO_THROW(train_small(settings, 2, 1));
 }
 
 TEST(Limits, OfZeroIsRefused) {
   TrainingSettings settings = small_settings();
   settings.wishes = {};
-  settings.limits.device = 0;
+  settings.limits[plan::Tier::device] = 0;
   EXPECT_THROW(train_small(settings), OutOfBudget);
 }
 

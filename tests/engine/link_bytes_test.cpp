@@ -27,13 +27,13 @@ Expected formula(const TrainingSettings& s, const std::vector<plan::Chunk>& chun
   const Bytes wide = s.dtype == DType::bf16 ? 2 : 4;
   Expected e;
   for (const plan::Chunk& chunk : chunks) {
-    if (chunk.site == plan::Site::stream) {
+    if (chunk.site() == plan::Site::stream) {
       const auto plane = [](Bytes bytes) { return (bytes + 63) / 64 * 64; };
       const Bytes low = s.dtype == DType::bf16 ? plane(2 * chunk.count) : 0;
       const Bytes state = low + plane(4 * chunk.count) + 4 * chunk.count;
       e.up += state;
       e.down += state;
-    } else if (chunk.site == plan::Site::host) {
+    } else if (chunk.site() == plan::Site::host) {
       e.down += chunk.count * wide * s.accumulate;
       e.up += chunk.count * wide;
     }
@@ -70,8 +70,10 @@ TEST(LinkBytes, EqualTheFormulaOfThePlan) {
             constexpr int steps = 2;
             for (int step = 0; step < steps; ++step) run.step(made_up_batches(s, step));
             run.finish();
-            EXPECT_EQ(run.executor().link().up, steps * one.up) << where;
-            EXPECT_EQ(run.executor().link().down, steps * one.down) << where;
+            EXPECT_EQ(run.executor().moved(plan::Tier::host, plan::Tier::device), steps * one.up)
+                << where;
+            EXPECT_EQ(run.executor().moved(plan::Tier::device, plan::Tier::host), steps * one.down)
+                << where;
           }
         }
       }

@@ -23,7 +23,7 @@ plan::Wishes mixed(double offload, double host, std::int64_t recompute, std::int
 Bytes least_limit(TrainingSettings settings) {
   Runtime runtime(test_device(), 2);
   const auto fits = [&](Bytes limit) {
-    settings.limits.device = limit;
+    settings.limits[plan::Tier::device] = limit;
     try {
       plan_training(runtime, settings);
       return true;
@@ -53,8 +53,9 @@ TEST(Order, SlowLanesAndPoisonChangeNothing) {
       // does, and lanes run far apart.
       for (const Bytes limit : {least_limit(settings), Bytes{kGiB}}) {
         TrainingSettings disturbed = settings;
-        disturbed.limits.device = limit;
-        disturbed.disturbance = {.slow_lanes_seed = ++seed, .poison = true};
+        disturbed.limits[plan::Tier::device] = limit;
+        disturbed.disturbance = {
+            .slow_lanes_seed = ++seed, .poison = true, .threads = seed % 2 == 0};
         const std::string where = fmt::format("accumulate {} limit {} host {} seed {}", accumulate,
                                               limit, *wishes.host_fraction, seed);
         const Outcome found = train_small(disturbed, 2, steps);

@@ -15,7 +15,7 @@ struct Placement {
   std::string name;
   plan::Wishes wishes;
   int threads = 2;
-  Disturbance disturbance = {};
+  exec::Disturbance disturbance = {};
 };
 
 plan::Wishes wishes(plan::Site site, double fraction, double host_fraction = -1,

@@ -96,7 +96,7 @@ TEST(PlanSize, IsPartOfTheHostLimit) {
                     plan.workload.extra(plan::Tier::host);
   EXPECT_EQ(own, static_cast<Bytes>(plan.program.tasks.size()) * kTaskBytes);
   EXPECT_GT(own, 5 * kMiB);
-  settings.limits.host = plan.peak(plan::Tier::host) - 1;
+  settings.limits[plan::Tier::host] = plan.peak(plan::Tier::host) - 1;
   try {
     plan_training(runtime, settings);
     FAIL() << "planned with a host limit one byte too small";
@@ -104,7 +104,7 @@ TEST(PlanSize, IsPartOfTheHostLimit) {
     EXPECT_NE(std::string(refusal.what()).find("plan and queues"), std::string::npos)
         << refusal.what();
   }
-  settings.limits.host = plan.peak(plan::Tier::host);
+  settings.limits[plan::Tier::host] = plan.peak(plan::Tier::host);
   EXPECT_NO_THROW(plan_training(runtime, settings));
 }
 
@@ -115,7 +115,7 @@ TEST(PlanSize, OfVeryManyMicroBatchesIsRefusedWithoutBuildingIt) {
   TrainingSettings settings = many_passes(1 << 14);
   for (const plan::Site site : {plan::Site::resident, plan::Site::host}) {
     settings.wishes.site = site;
-    settings.limits.host = 64 * kMiB;
+    settings.limits[plan::Tier::host] = 64 * kMiB;
     const HeapWatch heap;
     EXPECT_THROW(plan_training(runtime, settings), OutOfBudget) << name_of(site);
     EXPECT_LE(heap.peak(), 32 * kMiB) << name_of(site);

@@ -42,7 +42,7 @@ inline TrainingSettings small_settings() {
   s.config = small_config();
   s.shape = {.rows = 2, .sequence = 24};
   s.schedule = {.shape = optim::Schedule::Shape::cosine, .peak = 3e-3, .warmup = 3, .steps = 20};
-  s.limits = {.device = kGiB, .host = kGiB};
+  s.limits = {{plan::Tier::device, kGiB}, {plan::Tier::host, kGiB}};
   s.wishes = {.site = plan::Site::resident,
               .offload_fraction = {},
               .host_fraction = {},
@@ -107,8 +107,8 @@ inline Outcome train_small(const TrainingSettings& settings, int threads = 2, in
   run.finish();
   outcome.weights = run.store().weights_digest();
   outcome.moments = run.store().moments_digest();
-  outcome.up = run.executor().link().up;
-  outcome.down = run.executor().link().down;
+  outcome.up = run.executor().moved(plan::Tier::host, plan::Tier::device);
+  outcome.down = run.executor().moved(plan::Tier::device, plan::Tier::host);
   outcome.predicted_device = run.plan().peak(plan::Tier::device);
   outcome.measured_device = run.measured_peak(plan::Tier::device);
   outcome.predicted_host = run.plan().peak(plan::Tier::host);

@@ -15,6 +15,7 @@ inline Profile machine() {
           .up_bytes_per_second = 1e9,
           .down_bytes_per_second = 1e9,
           .host_bytes_per_second = 3e9,
+          .sum_bytes_per_second = 3e9,
           .task_seconds = 1e-6};
 }
 

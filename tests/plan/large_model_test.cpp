@@ -7,6 +7,7 @@
 #include "plan/program_check.h"
 #include "plan/simulator.h"
 #include "plan/training_program.h"
+#include "plan/waits.h"
 
 namespace ebb::plan {
 namespace {
@@ -81,6 +82,7 @@ TEST(LargeModel, IsPlannedQuickly) {
                         .up_bytes_per_second = 5.5e10,
                         .down_bytes_per_second = 5.5e10,
                         .host_bytes_per_second = 1.5e11,
+                        .sum_bytes_per_second = 1.5e11,
                         .task_seconds = 5e-6};
   const Simulation simulation = simulate(program, profile);
   const double simulated = watch.lap();

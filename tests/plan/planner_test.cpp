@@ -15,7 +15,7 @@
 namespace ebb::plan {
 namespace {
 
-constexpr Limits kRoomy = {.device = Bytes{1} << 50, .host = Bytes{1} << 50};
+const Limits kRoomy = {{Tier::device, Bytes{1} << 50}, {Tier::host, Bytes{1} << 50}};
 
 // What `ebb` would read back from its own flags, by hand.
 Wishes parse_flags(const std::string& flags) {
@@ -42,6 +42,8 @@ Wishes parse_flags(const std::string& flags) {
       wishes.host_inputs = blocks("device");
     } else if (flag == "--chunk-parameters") {
       wishes.chunk_parameters = std::stoll(value);
+    } else if (flag == "--depth") {
+      wishes.depth = std::stoll(value);
     } else {
       ADD_FAILURE() << "an unknown flag: " << flag;
     }
@@ -65,8 +67,8 @@ TEST(Planner, KeepsEverythingOnTheDeviceWhenThereIsRoom) {
 TEST(Planner, KeepsWhatTheUserFixed) {
   const Workload work = even_work();
   const Bytes all = resident_peak(work);
-  for (const Bytes device : {all * 3 / 4, all, kRoomy.device}) {
-    const Limits limits{.device = device, .host = kRoomy.host};
+  for (const Bytes device : {all * 3 / 4, all, kRoomy[Tier::device]}) {
+    const Limits limits{{Tier::device, device}, {Tier::host, kRoomy[Tier::host]}};
     const auto plan = [&](const Wishes& wishes) {
       return make_plan(work, wishes, limits, machine()).choices;
     };
@@ -102,12 +104,12 @@ TEST(Planner, PrintsFlagsThatGiveTheSamePlan) {
     const Bytes all =
         plan_with(work, {.chunk_parameters = 500}, kRoomy, machine()).peak(Tier::device);
     for (const double share : {0.5, 0.7, 0.9, 1.0}) {
-      const Limits limits{.device = static_cast<Bytes>(share * static_cast<double>(all)),
-                          .host = kRoomy.host};
+      const Limits limits{{Tier::device, static_cast<Bytes>(share * static_cast<double>(all))},
+                          {Tier::host, kRoomy[Tier::host]}};
       try {
         const Plan plan = make_plan(work, {.chunk_parameters = 500}, limits, machine());
         const std::string flags = flags_of(plan.choices);
-        SCOPED_TRACE(fmt::format("seed {}, {} bytes: {}", seed, limits.device, flags));
+        SCOPED_TRACE(fmt::format("seed {}, {} bytes: {}", seed, limits[Tier::device], flags));
         const Plan again = make_plan(work, parse_flags(flags), limits, machine());
         EXPECT_EQ(flags_of(again.choices), flags);
         EXPECT_TRUE(again.choices == plan.choices);
@@ -123,7 +125,7 @@ TEST(Planner, PrintsFlagsThatGiveTheSamePlan) {
 
 TEST(Planner, SaysHowManyBytesAreMissing) {
   const Workload work = even_work(2);
-  const Limits tight{.device = resident_peak(work) / 8, .host = kRoomy.host};
+  const Limits tight{{Tier::device, resident_peak(work) / 8}, {Tier::host, kRoomy[Tier::host]}};
   try {
     make_plan(work, {}, tight, machine());
     FAIL() << "an eighth of the memory is not enough";
@@ -135,20 +137,24 @@ TEST(Planner, SaysHowManyBytesAreMissing) {
         << text;
     const Bytes missing = std::stoll(found[1]);
     const Bytes enough = std::stoll(found[2]);
-    EXPECT_EQ(missing, enough - tight.device) << text;
+    EXPECT_EQ(missing, enough - tight[Tier::device]) << text;
     std::smatch closest;
     ASSERT_TRUE(std::regex_search(text, closest, std::regex("Closest plan: (.*)\n"))) << text;
     const Wishes wishes = parse_flags(closest[1]);
-    const Plan plan = make_plan(work, wishes, {.device = enough, .host = tight.host}, machine());
+    const Plan plan = make_plan(
+        work, wishes, {{Tier::device, enough}, {Tier::host, tight[Tier::host]}}, machine());
     EXPECT_EQ(plan.peak(Tier::device), enough) << text;
-    EXPECT_THROW(make_plan(work, wishes, {.device = enough - 1, .host = tight.host}, machine()),
-                 OutOfBudget);
+    EXPECT_THROW(
+        make_plan(work, wishes, {{Tier::device, enough - 1}, {Tier::host, tight[Tier::host]}},
+                  machine()),
+        OutOfBudget);
   }
 }
 
 TEST(Planner, SaysWhatWouldHelp) {
   const Workload work = even_work();
-  const Limits limits{.device = resident_peak(work) * 3 / 4, .host = kRoomy.host};
+  const Limits limits{{Tier::device, resident_peak(work) * 3 / 4},
+                      {Tier::host, kRoomy[Tier::host]}};
   try {
     make_plan(work, {.site = Site::resident, .recompute_blocks = 0, .host_inputs = 0}, limits,
               machine());
@@ -162,7 +168,7 @@ TEST(Planner, SaysWhatWouldHelp) {
 TEST(Planner, CountsHostMemoryOutsideTheProgram) {
   Workload work = even_work();
   const Plan plan = make_plan(work, {.site = Site::stream}, kRoomy, machine());
-  Limits limits{.device = kRoomy.device, .host = plan.peak(Tier::host)};
+  Limits limits{{Tier::device, kRoomy[Tier::device]}, {Tier::host, plan.peak(Tier::host)}};
   EXPECT_NO_THROW(make_plan(work, {.site = Site::stream}, limits, machine()));
   work.extras.push_back({Tier::host, "data", 1});
   try {
@@ -205,8 +211,8 @@ TEST(Planner, RefusesOnlyWhatCannotFit) {
           .peak(Tier::host);
   for (const double d : {0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0}) {
     for (const double h : {0.05, 0.2, 0.35, 0.5, 0.8, 1.0}) {
-      const Limits limits{.device = static_cast<Bytes>(d * static_cast<double>(device)),
-                          .host = static_cast<Bytes>(h * static_cast<double>(host))};
+      const Limits limits{{Tier::device, static_cast<Bytes>(d * static_cast<double>(device))},
+                          {Tier::host, static_cast<Bytes>(h * static_cast<double>(host))}};
       bool planned = true;
       try {
         EXPECT_TRUE(fits(make_plan(work, {.chunk_parameters = 16384}, limits, machine())));
@@ -229,13 +235,13 @@ TEST(Planner, TakesSmallerChunksWhereOnlyTheyFit) {
   const Wishes streamed{.site = Site::stream, .offload_fraction = 1.0};
   const auto needs = [&](std::int64_t chunk) {
     return plan_with(work, {.offload_fraction = 1, .chunk_parameters = chunk},
-                     {.device = 1, .host = kRoomy.host}, machine())
+                     {{Tier::device, 1}, {Tier::host, kRoomy[Tier::host]}}, machine())
         .peak(Tier::device);
   };
   const std::int64_t usual = default_chunk_parameters(work);
   const std::int64_t small = std::max(work.norm_block, usual / 8);
   ASSERT_LT(needs(small), needs(usual));
-  const Limits limits{.device = needs(small), .host = kRoomy.host};
+  const Limits limits{{Tier::device, needs(small)}, {Tier::host, kRoomy[Tier::host]}};
   const Plan plan = make_plan(work, streamed, limits, machine());
   EXPECT_TRUE(fits(plan));
   EXPECT_LT(plan.choices.chunk_parameters, usual);
@@ -253,9 +259,9 @@ TEST(Planner, IsNeverSlowerWithMoreMemory) {
     int planned = 0;
     for (int percent = 20; percent <= 110; percent += 2) {
       try {
-        const Plan plan =
-            make_plan(work, {.chunk_parameters = 16384},
-                      {.device = all * percent / 100, .host = kRoomy.host}, machine());
+        const Plan plan = make_plan(
+            work, {.chunk_parameters = 16384},
+            {{Tier::device, all * percent / 100}, {Tier::host, kRoomy[Tier::host]}}, machine());
         // A plan that moves less may be 1% slower than the fastest, and so on twice; riding in
         // earlier can cost a little more, where it delays what the forward pass waits for.
         EXPECT_LE(plan.prediction.step_seconds, fastest * 1.03)

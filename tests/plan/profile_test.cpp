@@ -56,7 +56,9 @@ TEST(Profile, EveryPartOfTheWorkHasItsSpeed) {
     sum += seconds;
   }
   EXPECT_EQ(parts, 7);
-  EXPECT_DOUBLE_EQ(predicted_seconds({.cost = work}, profile), sum);
+  EXPECT_DOUBLE_EQ(
+      predicted_seconds({.cost = work}, {.name = "compute", .kind = LaneKind::compute}, profile),
+      sum);
   EXPECT_DOUBLE_EQ(profile.matmul_flops, 0.75 * 165.2e12);
 }
 
@@ -82,6 +84,25 @@ TEST(Machines, AreListedWhereOneIsUnknown) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("rtx-4090"), std::string::npos);
+  }
+}
+
+// Files of the version before know one rate for all that the CPU does.
+TEST(Profile, OfTheVersionBeforeIsStillRead) {
+  Json json = to_json(machine("h200"));
+  json["version"] = 2;
+  json["figures"].erase("sum_bytes_per_second");
+  for (Json& shared : json["shared"]) {
+    shared.erase("beside");
+    shared["wants"]["host"] = shared["wants"]["update"];
+    shared["wants"].erase("update");
+    shared["wants"].erase("sum");
+  }
+  const Profile profile = parse_profile(json, "a file");
+  EXPECT_EQ(profile.sum_bytes_per_second.value, profile.host_bytes_per_second.value);
+  for (const Shared& shared : profile.shared) {
+    EXPECT_EQ(shared.wants_of(Draw::sum), shared.wants_of(Draw::update));
+    EXPECT_EQ(shared.beside_of(Draw::up), 0);
   }
 }
 

@@ -18,7 +18,7 @@ namespace ebb::plan {
 inline std::string name_task(const Program& program, TaskId id) {
   const Task& task = program.tasks[static_cast<std::size_t>(id)];
   return fmt::format("task {} ({} on {}, block {}, micro {}, chunk {})", id, name_of(task.op),
-                     name_of(task.lane), task.block, task.micro, task.chunk);
+                     (*program.topology)[task.lane].name, task.block, task.micro, task.chunk);
 }
 
 inline std::string name_object(const Program& program, ObjectId id) {
@@ -42,7 +42,7 @@ inline std::string check_addresses(const Program& program, const Layout& layout)
   for (ObjectId a = 0; a < count; ++a) {
     const Object& x = program.objects[static_cast<std::size_t>(a)];
     const Bytes at = layout.offsets[static_cast<std::size_t>(a)];
-    if (at < 0 || at + x.bytes > layout.size_of(x.tier) || at % kAlignment != 0 ||
+    if (at < 0 || at + x.bytes > layout.size_of(x.tier) || at % x.alignment != 0 ||
         x.bytes % kAlignment != 0) {
       return fmt::format("{} at {} is not aligned within its arena of {}", name_object(program, a),
                          at, layout.size_of(x.tier));
@@ -51,7 +51,7 @@ inline std::string check_addresses(const Program& program, const Layout& layout)
       const Object& y = program.objects[static_cast<std::size_t>(b)];
       const bool used = (x.persistent || x.first >= 0) && (y.persistent || y.first >= 0);
       const bool together =
-          x.persistent || y.persistent || (x.first <= y.last && y.first <= x.last);
+          x.persistent || y.persistent || (x.first <= y.held && y.first <= x.held);
       if (used && together && share_bytes(program, layout, a, b)) {
         return fmt::format("{} overlaps {}", name_object(program, a), name_object(program, b));
       }
@@ -60,7 +60,7 @@ inline std::string check_addresses(const Program& program, const Layout& layout)
   return {};
 }
 
-// Lifetimes are what the uses say, cells exist, and roles are not doubled.
+// Lifetimes are what the uses say, ranges are within their objects, and roles are not doubled.
 inline std::string check_uses(const Program& program) {
   std::vector<std::pair<TaskId, TaskId>> seen(program.objects.size(), {-1, -1});
   for (TaskId t = 0; t < static_cast<TaskId>(program.tasks.size()); ++t) {
@@ -70,7 +70,8 @@ inline std::string check_uses(const Program& program) {
         return name_task(program, t) + " uses an object that does not exist";
       }
       const Object& object = program.objects[static_cast<std::size_t>(use.object)];
-      if (use.cell < -1 || use.cell >= object.cells || object.bytes == 0 ||
+      const Range range = program.range_of(use);
+      if (range.first < 0 || range.bytes <= 0 || range.first + range.bytes > object.bytes ||
           !roles.insert(use.role).second) {
         return fmt::format("{}: a bad use of {}", name_task(program, t),
                            name_object(program, use.object));
@@ -82,34 +83,93 @@ inline std::string check_uses(const Program& program) {
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
     const Object& object = program.objects[i];
-    if (std::pair(object.first, object.last) != seen[i]) {
+    if (std::pair(object.first, object.last) != seen[i] || object.held < object.last) {
       return "a wrong lifetime: " + name_object(program, static_cast<ObjectId>(i));
     }
   }
   return {};
 }
 
-// Temporary objects are written before they are read, cell by cell.
+// Bytes of an object that were written.
+class Written {
+ public:
+  void add(Range range) { ranges_.push_back(range); }
+  bool covers(Range range) const {
+    Bytes at = range.first;
+    for (bool moved = true; moved && at < range.first + range.bytes;) {
+      moved = false;
+      for (const Range& each : ranges_) {
+        if (each.first > at || each.first + each.bytes <= at) continue;
+        at = each.first + each.bytes;
+        moved = true;
+      }
+    }
+    return at >= range.first + range.bytes;
+  }
+
+ private:
+  std::vector<Range> ranges_;
+};
+
+// Temporary objects are written before they are read, byte by byte. What a transfer fills need not
+// be a whole object: those are longer than what they hold, by less than their alignment.
 inline std::string check_written_first(const Program& program) {
-  std::vector<std::set<int>> written(program.objects.size());
+  std::vector<Written> written(program.objects.size());
   for (TaskId t = 0; t < static_cast<TaskId>(program.tasks.size()); ++t) {
     const Task& task = program.tasks[static_cast<std::size_t>(t)];
     for (const Use& use : task.uses) {
       const auto o = static_cast<std::size_t>(use.object);
       const Object& object = program.objects[o];
       if (object.persistent || use.access == Access::write) continue;
-      for (int cell = 0; cell < object.cells; ++cell) {
-        if ((use.cell < 0 || use.cell == cell) && !written[o].contains(cell)) {
-          return fmt::format("{} reads cell {} of {} that nobody wrote", name_task(program, t),
-                             cell, name_object(program, use.object));
-        }
+      Range range = program.range_of(use);
+      const bool padded = use.range.bytes < 0 || range.bytes % object.alignment == 0;
+      if (padded) range.bytes = std::max<Bytes>(1, range.bytes - object.alignment + 1);
+      if (!written[o].covers(range)) {
+        return fmt::format("{} reads {} that nobody wrote", name_task(program, t),
+                           name_object(program, use.object));
       }
     }
     for (const Use& use : task.uses) {
-      const auto o = static_cast<std::size_t>(use.object);
       if (use.access != Access::write) continue;
-      for (int cell = 0; cell < program.objects[o].cells; ++cell) {
-        if (use.cell < 0 || use.cell == cell) written[o].insert(cell);
+      written[static_cast<std::size_t>(use.object)].add(program.range_of(use));
+    }
+  }
+  return {};
+}
+
+// Lanes do what they are for: transfers between the tiers that they join, of as many bytes on both
+// sides, in whole grains where a tier has no addresses; computations on what has addresses.
+inline std::string check_lanes(const Program& program) {
+  const Topology& topology = *program.topology;
+  for (TaskId t = 0; t < static_cast<TaskId>(program.tasks.size()); ++t) {
+    const Task& task = program.tasks[static_cast<std::size_t>(t)];
+    const LaneInfo& lane = topology[task.lane];
+    if (task.is_transfer() != (lane.kind == LaneKind::transfer)) {
+      return name_task(program, t) + " is on a lane of another kind";
+    }
+    if (!task.is_transfer()) {
+      for (const Use& use : task.uses) {
+        if (!topology[program[use.object].tier].addressable) {
+          return name_task(program, t) + " computes on what has no addresses";
+        }
+      }
+      continue;
+    }
+    const Use& from = *task.find(Role::source);
+    const Use& to = *task.find(Role::destination);
+    if (program[from.object].tier != lane.from || program[to.object].tier != lane.to) {
+      return name_task(program, t) + " is on a lane between other tiers";
+    }
+    if (program.range_of(from).bytes != task.moved || program.range_of(to).bytes != task.moved) {
+      return name_task(program, t) + " does not move its ranges";
+    }
+    for (const Tier tier : {lane.from, lane.to}) {
+      const TierInfo& info = topology[tier];
+      const Bytes grain = info.addressable ? 1 : info.alignment;
+      const Bytes most = info.largest_transfer;
+      if (task.moved % grain != 0 || from.range.first % grain != 0 || to.range.first % grain != 0 ||
+          (most > 0 && task.moved > most)) {
+        return name_task(program, t) + " moves what the tier cannot";
       }
     }
   }
@@ -158,23 +218,23 @@ class RaceCheck {
 
  private:
   static constexpr int kSteps = 3;
-  using Ticks = std::array<int, kLanes.size()>;
+  using Ticks = std::array<int, kMostLanes>;
   struct Access_ {
     TaskId task;
-    int cell;
+    Range bytes;  // of its arena
     bool write;
   };
 
   std::size_t index(int step, TaskId task) const {
     return static_cast<std::size_t>(step) * program_.tasks.size() + static_cast<std::size_t>(task);
   }
-  static std::size_t lane_of(const Task& task) { return static_cast<std::size_t>(task.lane); }
+  static std::size_t lane_of(const Task& task) { return task.lane.index; }
 
   // ends_[i][lane]: how many tasks of the lane have ended for sure when instance i has.
   void tick_all() {
     const auto count = static_cast<TaskId>(program_.tasks.size());
     ends_.resize(program_.tasks.size() * kSteps);
-    std::array<Ticks, kLanes.size()> lanes{};
+    std::array<Ticks, kMostLanes> lanes{};
     for (int step = 0; step < kSteps; ++step) {
       for (TaskId t = 0; t < count; ++t) {
         const Task& task = program_.tasks[static_cast<std::size_t>(t)];
@@ -194,8 +254,10 @@ class RaceCheck {
     accesses_.resize(program_.objects.size());
     for (TaskId t = 0; t < static_cast<TaskId>(program_.tasks.size()); ++t) {
       for (const Use& use : program_.tasks[static_cast<std::size_t>(t)].uses) {
+        Range bytes = program_.range_of(use);
+        bytes.first += layout_.offsets[static_cast<std::size_t>(use.object)];
         accesses_[static_cast<std::size_t>(use.object)].push_back(
-            {t, use.cell, use.access == Access::write});
+            {t, bytes, use.access == Access::write});
       }
     }
   }
@@ -212,14 +274,17 @@ class RaceCheck {
     for (const Access_& x : accesses_[static_cast<std::size_t>(a)]) {
       for (const Access_& y : accesses_[static_cast<std::size_t>(b)]) {
         if (!x.write && !y.write) continue;
-        if (a == b && x.cell >= 0 && y.cell >= 0 && x.cell != y.cell) continue;
+        if (x.bytes.first >= y.bytes.first + y.bytes.bytes ||
+            y.bytes.first >= x.bytes.first + x.bytes.bytes) {
+          continue;
+        }
         for (int sx = 0; sx < kSteps; ++sx) {
           for (int sy = 0; sy < kSteps; ++sy) {
             if (ordered(sx, x.task, sy, y.task)) continue;
             return fmt::format(
-                "a race: {} of step {} on {} (cell {}), {} of step {} on {} (cell {})",
-                name_task(program_, x.task), sx, name_object(program_, a), x.cell,
-                name_task(program_, y.task), sy, name_object(program_, b), y.cell);
+                "a race: {} of step {} on {} (from {}), {} of step {} on {} (from {})",
+                name_task(program_, x.task), sx, name_object(program_, a), x.bytes.first,
+                name_task(program_, y.task), sy, name_object(program_, b), y.bytes.first);
           }
         }
       }

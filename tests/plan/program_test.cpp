@@ -5,10 +5,12 @@
 
 #include <map>
 
+#include "plan/evaluation_program.h"
 #include "plan/generation_program.h"
 #include "plan/layout.h"
 #include "plan/program_check.h"
 #include "plan/random_work.h"
+#include "plan/waits.h"
 
 namespace ebb::plan {
 namespace {
@@ -20,6 +22,7 @@ constexpr std::uint64_t kSeeds = 300;
 std::string check_all(Program program) {
   if (auto wrong = check_uses(program); !wrong.empty()) return wrong;
   if (auto wrong = check_written_first(program); !wrong.empty()) return wrong;
+  if (auto wrong = check_lanes(program); !wrong.empty()) return wrong;
   const Layout layout = lay_out(program);
   if (auto wrong = check_addresses(program, layout); !wrong.empty()) return wrong;
   add_waits(program, layout);
@@ -60,14 +63,63 @@ TEST(TrainingProgram, IsFreeOfRacesAndOverlapsWhateverIsChosen) {
   });
 }
 
+// States whose home is on a tier without addresses: the rules know nothing of it.
+TEST(TrainingProgram, IsFreeOfRacesWithATierThatNobodyKnows) {
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Workload work = random_workload(seed);
+    work.topology = with_shelf();
+    Choices choices = random_choices(seed, work);
+    choices.state_home = kShelf;
+    SCOPED_TRACE(describe(seed, work, choices));
+    Dice dice(seed);
+    const Bytes budget = dice.pick<Bytes>({0, 100'000, kRoomy});
+    const Program program =
+        build_training(work, choices, {.budget = budget, .host_budget = budget});
+    ASSERT_EQ(check_all(program), "");
+    // What lives there comes and goes once a step, in whole grains.
+    Bytes states = 0, taken = 0, put = 0;
+    for (const Chunk& chunk : program.chunks) {
+      if (chunk.home == kShelf) states += align_up(work.state_bytes(chunk.count), 4096);
+    }
+    for (const Task& task : program.tasks) {
+      const LaneInfo& lane = (*program.topology)[task.lane];
+      if (lane.name == "take") taken += task.moved;
+      if (lane.name == "put") put += task.moved;
+    }
+    ASSERT_EQ(taken, states);
+    ASSERT_EQ(put, states);
+  }
+}
+
+// As many objects of a stream are alive at once as its depth says, where there are as many.
+TEST(TrainingProgram, StreamsAreAsDeepAsTheyShouldBe) {
+  for_random_programs([](std::uint64_t, const Workload& work, const Choices& choices) {
+    const Program program = build_training(work, choices, {kRoomy});
+    std::vector<std::vector<const Object*>> streams(program.streams.size());
+    for (const Object& object : program.objects) {
+      if (object.stream >= 0 && object.first >= 0) {
+        streams[static_cast<std::size_t>(object.stream)].push_back(&object);
+      }
+    }
+    for (auto& members : streams) {
+      std::sort(members.begin(), members.end(),
+                [](const Object* a, const Object* b) { return a->first < b->first; });
+      const auto depth = static_cast<std::size_t>(choices.depth);
+      for (std::size_t i = 0; i + depth - 1 < members.size(); ++i) {
+        EXPECT_GE(members[i]->held, members[i + depth - 1]->first) << members[i]->name;
+      }
+    }
+  });
+}
+
 // The bytes each lane moves, from what the design says and not from the builder.
 std::map<Lane, Bytes> expected_bytes(const Workload& work, const Choices& choices,
                                      const std::vector<Chunk>& chunks) {
   const Bytes micro = work.micro_batches;
   Bytes streamed = 0, host_gradients = 0, host_weights = 0;
   for (const Chunk& chunk : chunks) {
-    if (chunk.site == Site::stream) streamed += work.state_bytes(chunk.count);
-    if (chunk.site != Site::host) continue;
+    if (chunk.site() == Site::stream) streamed += work.state_bytes(chunk.count);
+    if (chunk.site() != Site::host) continue;
     host_gradients += chunk.count * work.gradient_bytes * micro;
     host_weights += chunk.count * work.weight_bytes;
   }
@@ -80,7 +132,8 @@ std::map<Lane, Bytes> expected_bytes(const Workload& work, const Choices& choice
   }
   return {{Lane::up, streamed + host_weights + inputs},
           {Lane::down, streamed + host_gradients + inputs},
-          {Lane::compute, work.batch * micro + 8 * (micro + sums_of_squares) + 8}};
+          {Lane::express_up, work.batch * micro + 8},
+          {Lane::express_down, 8 * (micro + sums_of_squares)}};
 }
 
 TEST(TrainingProgram, MovesWhatTheFormulasSay) {
@@ -89,7 +142,7 @@ TEST(TrainingProgram, MovesWhatTheFormulasSay) {
     std::map<Lane, Bytes> moved;
     for (const Task& task : program.tasks) moved[task.lane] += task.moved;
     for (const auto& [lane, bytes] : expected_bytes(work, choices, program.chunks)) {
-      EXPECT_EQ(moved[lane], bytes) << name_of(lane);
+      EXPECT_EQ(moved[lane], bytes) << (*program.topology)[lane].name;
     }
   });
 }
@@ -97,30 +150,45 @@ TEST(TrainingProgram, MovesWhatTheFormulasSay) {
 TEST(TrainingProgram, RunsEveryBlockAndChunkAsOftenAsItShould) {
   for_random_programs([](std::uint64_t, const Workload& work, const Choices& choices) {
     const Program program = build_training(work, choices, {kRoomy});
-    std::map<Op, std::int64_t> count;
-    for (const Task& task : program.tasks) ++count[task.op];
+    std::map<Op, std::int64_t> count, by_cpu;
+    std::map<std::pair<Lane, Purpose>, std::int64_t> transfers;
+    for (const Task& task : program.tasks) {
+      if (task.is_transfer()) {
+        ++transfers[{task.lane, program[task.find(Role::destination)->object].purpose}];
+      } else {
+        ++(task.lane == Lane::host ? by_cpu : count)[task.op];
+      }
+    }
     std::map<Site, std::int64_t> chunks;
-    for (const Chunk& chunk : program.chunks) ++chunks[chunk.site];
+    for (const Chunk& chunk : program.chunks) ++chunks[chunk.site()];
     const auto layers = static_cast<std::int64_t>(work.blocks.size()) - 2;
     const std::int64_t micro = work.micro_batches;
-    EXPECT_EQ(count[Op::load_batch], micro);
+    EXPECT_EQ((transfers[{Lane::express_up, Purpose::batch}]), micro);
     EXPECT_EQ(count[Op::embed], micro);
     EXPECT_EQ(count[Op::head], micro);
     EXPECT_EQ(count[Op::embed_backward], micro);
     EXPECT_EQ(count[Op::forward], layers * micro);
     EXPECT_EQ(count[Op::backward], layers * micro);
     EXPECT_EQ(count[Op::recompute], choices.recompute_blocks * micro);
-    EXPECT_EQ(count[Op::send_input], choices.host_inputs * micro);
-    EXPECT_EQ(count[Op::fetch_input], choices.host_inputs * micro);
-    EXPECT_EQ(count[Op::fetch_state], chunks[Site::stream]);
-    EXPECT_EQ(count[Op::send_state], chunks[Site::stream]);
+    EXPECT_EQ((transfers[{Lane::down, Purpose::activations}]), choices.host_inputs * micro);
+    EXPECT_EQ((transfers[{Lane::up, Purpose::activations}]), choices.host_inputs * micro);
+    EXPECT_EQ((transfers[{Lane::up, Purpose::states}]), chunks[Site::stream]);
+    EXPECT_EQ((transfers[{Lane::down, Purpose::states}]), chunks[Site::stream]);
     EXPECT_EQ(count[Op::update], chunks[Site::stream] + chunks[Site::resident]);
-    EXPECT_EQ(count[Op::send_gradient], chunks[Site::host] * micro);
-    EXPECT_EQ(count[Op::host_finish_gradient], micro > 1 ? chunks[Site::host] : 0);
-    EXPECT_EQ(count[Op::host_update], chunks[Site::host]);
-    EXPECT_EQ(count[Op::send_weight], chunks[Site::host]);
-    EXPECT_EQ(count[Op::norm], 1);
+    EXPECT_EQ((transfers[{Lane::down, Purpose::gradients}]), chunks[Site::host] * micro);
+    // The first gradient is the sum until the second comes.
+    EXPECT_EQ(by_cpu[Op::add_gradient], chunks[Site::host] * std::max<std::int64_t>(0, micro - 2));
+    EXPECT_EQ(by_cpu[Op::finish_gradient], micro > 1 ? chunks[Site::host] : 0);
+    EXPECT_EQ(by_cpu[Op::update], chunks[Site::host]);
+    EXPECT_EQ((transfers[{Lane::up, Purpose::weights}]), chunks[Site::host]);
+    EXPECT_EQ(by_cpu[Op::norm], 1);
   });
+}
+
+// A transfer that brings a chunk's state to the device.
+bool is_state_fetch(const Program& program, const Task& task) {
+  return task.is_transfer() && task.lane == Lane::up &&
+         program[task.find(Role::destination)->object].purpose == Purpose::states;
 }
 
 TEST(Tide, BringsAllStatesInBeforeTheNormWhenThereIsRoom) {
@@ -129,7 +197,8 @@ TEST(Tide, BringsAllStatesInBeforeTheNormWhenThereIsRoom) {
     std::size_t norm = 0;
     while (program.tasks[norm].op != Op::norm) ++norm;
     for (std::size_t t = norm; t < program.tasks.size(); ++t) {
-      EXPECT_NE(program.tasks[t].op, Op::fetch_state) << name_task(program, static_cast<TaskId>(t));
+      EXPECT_FALSE(is_state_fetch(program, program.tasks[t]))
+          << name_task(program, static_cast<TaskId>(t));
     }
   });
 }
@@ -151,8 +220,9 @@ TEST(Tide, ComesNoLaterWithMoreRoom) {
       // How many other tasks are issued before each fetch, by chunk.
       std::map<int, int> before;
       int others = 0;
-      for (const Task& task : build_training(work, choices, {budget}).tasks) {
-        if (task.op == Op::fetch_state) {
+      const Program program = build_training(work, choices, {budget});
+      for (const Task& task : program.tasks) {
+        if (is_state_fetch(program, task)) {
           before[task.chunk] = others;
         } else {
           ++others;
@@ -167,6 +237,38 @@ TEST(Tide, ComesNoLaterWithMoreRoom) {
       for (const auto& [chunk, at] : positions(budget)) {
         EXPECT_LE(at, latest.at(chunk)) << "chunk " << chunk << ", budget " << budget;
         EXPECT_GE(at, earliest.at(chunk)) << "chunk " << chunk << ", budget " << budget;
+      }
+    }
+  });
+}
+
+TEST(EvaluationProgram, FitsTheArenasOfTrainingAndLeavesWhatIsPersistent) {
+  for_random_programs([](std::uint64_t, const Workload& work, const Choices& choices) {
+    Plan plan{.workload = work, .choices = choices, .profile = rough_cpu_profile(2)};
+    plan.program = build_training(work, choices, {});
+    plan.layout = lay_out(plan.program);
+    const Evaluation evaluation = plan_evaluation(plan);
+    const Program& program = evaluation.program;
+    EXPECT_EQ(check_uses(program), "");
+    EXPECT_EQ(check_written_first(program), "");
+    EXPECT_EQ(check_lanes(program), "");
+    EXPECT_EQ(check_addresses(program, evaluation.layout), "");
+    EXPECT_EQ(check_waits(program), "");
+    EXPECT_EQ(check_races(program, evaluation.layout), "");
+    EXPECT_GT(evaluation.seconds, 0);
+    for (std::size_t i = 0; i < plan.program.objects.size(); ++i) {
+      const Object& object = plan.program.objects[i];
+      if (!object.persistent) continue;
+      ASSERT_LT(i, program.objects.size());
+      EXPECT_EQ(evaluation.layout.offsets[i], plan.layout.offsets[i]) << object.name;
+      for (const Task& task : program.tasks) {
+        for (const Use& use : task.uses) {
+          const bool own =
+              use.object == program.persistent.report || use.object == program.persistent.scratch;
+          if (static_cast<std::size_t>(use.object) == i && !own) {
+            EXPECT_EQ(use.access, Access::read) << object.name;
+          }
+        }
       }
     }
   });

@@ -51,10 +51,27 @@ inline Block random_block(Dice& dice, std::string name, std::int64_t largest) {
   block.forward_work = some(20'000);
   block.recompute_work = some(20'000);
   block.backward_work = some(40'000);
+  block.loss = cost();
+  block.loss_work = std::min<Bytes>(block.backward_work, some(20'000));
   block.kept = some(30'000);
   block.made_again = {.flops = block.backward.flops * dice.share() / 4,
                       .bytes = block.backward.bytes * dice.share() / 4};
   return block;
+}
+
+// A device, a host, and a tier that is neither: no addresses, grains of its own, one lane each way
+// to the host, and transfers that are shorter than most chunks.
+inline constexpr Tier kShelf{2};
+inline std::shared_ptr<const Topology> with_shelf() {
+  static const auto topology = [] {
+    Topology made = *device_and_host();
+    made.add(TierInfo{
+        .name = "shelf", .alignment = 4096, .addressable = false, .largest_transfer = 8192});
+    made.add(LaneInfo{.name = "take", .from = kShelf, .to = Tier::host, .bytes_per_second = 1e8});
+    made.add(LaneInfo{.name = "put", .from = Tier::host, .to = kShelf, .bytes_per_second = 1e8});
+    return std::make_shared<const Topology>(std::move(made));
+  }();
+  return topology;
 }
 
 inline Workload random_workload(std::uint64_t seed) {
@@ -94,6 +111,7 @@ inline Choices random_choices(std::uint64_t seed, const Workload& work) {
   choices.recompute_blocks = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
   choices.host_inputs = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
   choices.kept_blocks = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
+  choices.depth = dice.pick<std::int64_t>({2, 2, 3, 8});
   return choices;
 }
 

@@ -18,10 +18,13 @@ constexpr std::int64_t kChunk = 16384;
 
 // Limits between the least that anything runs in and room for all.
 std::vector<Limits> limits_for(const Workload& work) {
-  const Bytes all =
-      plan_with(work, {.chunk_parameters = kChunk}, {kRoomy, kRoomy}, machine()).peak(Tier::device);
+  const Bytes all = plan_with(work, {.chunk_parameters = kChunk},
+                              {{Tier::device, kRoomy}, {Tier::host, kRoomy}}, machine())
+                        .peak(Tier::device);
   std::vector<Limits> limits;
-  for (const int percent : {36, 50, 64, 80, 92}) limits.push_back({all * percent / 100, kRoomy});
+  for (const int percent : {36, 50, 64, 80, 92}) {
+    limits.push_back({{Tier::device, all * percent / 100}, {Tier::host, kRoomy}});
+  }
   return limits;
 }
 
@@ -57,7 +60,7 @@ TEST(Search, IsWithinFivePercentOfTheBestPlanMadeByHand) {
       if (best == std::numeric_limits<double>::infinity()) continue;
       const Plan plan = make_plan(work, {.chunk_parameters = kChunk}, limits, machine());
       EXPECT_LE(plan.prediction.step_seconds, best * 1.05)
-          << micro_batches << " micro-batches, " << limits.device << " bytes: found "
+          << micro_batches << " micro-batches, " << limits[Tier::device] << " bytes: found "
           << flags_of(plan.choices) << ", by hand " << flags_of(by);
       ++compared;
     }
@@ -73,7 +76,7 @@ TEST(Search, IsBoundByProgramsBuilt) {
     for (const int programs : {60, 120, 300}) {
       const Found found = search(work, {}, limits, machine(), {.programs = programs});
       EXPECT_TRUE(found.fits);
-      EXPECT_LE(found.programs, programs + of_a_point) << limits.device << " bytes";
+      EXPECT_LE(found.programs, programs + of_a_point) << limits[Tier::device] << " bytes";
     }
   }
 }
@@ -91,9 +94,10 @@ TEST(Search, LooksAtFewMicroBatchesOfMany) {
 }
 
 TEST(Alternatives, AreWhatTheySay) {
+  // Tight enough that states are in the way.
   const Workload work = even_work(2);
-  const Limits limits = limits_for(work)[2];
-  const Wishes wishes{.recompute_blocks = 1, .chunk_parameters = kChunk};
+  const Limits limits = limits_for(work)[0];
+  const Wishes wishes{.recompute_blocks = 4, .chunk_parameters = kChunk};
   const Plan plan = make_plan(work, wishes, limits, machine());
   Variant compact{.flags = "--state-format small", .workload = work, .profile = machine()};
   compact.workload.state_planes = {{2}, {1}, {1}};
@@ -102,14 +106,14 @@ TEST(Alternatives, AreWhatTheySay) {
   for (const Alternative& each : all) {
     SCOPED_TRACE(each.flags + ": " + flags_of(each.choices));
     // What the user fixed stays fixed.
-    EXPECT_EQ(each.choices.recompute_blocks, 1);
+    EXPECT_EQ(each.choices.recompute_blocks, 4);
     EXPECT_EQ(each.choices.chunk_parameters, kChunk);
     Workload other = work;
     if (each.flags == compact.flags) other = compact.workload;
     if (each.flags == "--accumulate 8") other.micro_batches = 8;
     Limits its = limits;
     if (each.flags.starts_with("--device-memory")) {
-      its.device = parse_bytes(each.flags.substr(16), "limit");
+      its[Tier::device] = parse_bytes(each.flags.substr(16), "limit");
     }
     const Plan again = plan_with(other, each.choices, its, machine());
     EXPECT_TRUE(fits(again));
@@ -141,7 +145,7 @@ TEST(Alternatives, OfMoreMemoryAreNotSlowerAndWithinWhatThereIs) {
   for (const Limits& limits : limits_for(work)) {
     Profile profile = machine();
     for (const int times : {1, 2}) {
-      profile.device_memory = times * limits.device;
+      profile.device_memory = times * limits[Tier::device];
       const Plan plan = make_plan(work, {}, limits, profile);
       const auto all = alternatives_to(plan, {}, {});
       const Alternative* more = with_memory(all, "more");
@@ -164,7 +168,8 @@ TEST(Alternatives, OfLessMemoryAreWhatASearchFinds) {
       const auto all = alternatives_to(plan, {}, {});
       const Alternative* less = with_memory(all, "less");
       if (less == nullptr) continue;
-      const Limits its{parse_bytes(less->flags.substr(16), "limit"), limits.host};
+      const Limits its{{Tier::device, parse_bytes(less->flags.substr(16), "limit")},
+                       {Tier::host, limits[Tier::host]}};
       const Plan anew = make_plan(work, {}, its, machine());
       EXPECT_GT(less->speed, 0.95 * anew.tokens_per_second() / plan.tokens_per_second())
           << less->flags << " after " << flags_of(plan.choices) << ": " << flags_of(anew.choices);

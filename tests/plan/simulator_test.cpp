@@ -14,11 +14,17 @@ Profile slow_machine() {
           .up_bytes_per_second = 1,
           .down_bytes_per_second = 1,
           .host_bytes_per_second = 1,
+          .sum_bytes_per_second = 1,
           .task_seconds = 0};
 }
 
 Task seconds_on(Lane lane, double seconds, std::vector<Wait> waits = {}) {
-  Task task{.lane = lane, .waits = std::move(waits)};
+  Task task{.lane = lane,
+            .draw = lane == Lane::up     ? Draw::up
+                    : lane == Lane::down ? Draw::down
+                    : lane == Lane::host ? Draw::update
+                                         : Draw::compute,
+            .waits = std::move(waits)};
   if (lane == Lane::compute) {
     task.cost.flops = seconds;
   } else {
@@ -33,9 +39,7 @@ Simulation run(std::vector<Task> tasks) {
   return simulate(program, slow_machine());
 }
 
-double of(const std::array<double, kLanes.size()>& lanes, Lane lane) {
-  return lanes[static_cast<std::size_t>(lane)];
-}
+double of(const PerLane<double>& lanes, Lane lane) { return lanes[lane]; }
 
 TEST(Simulator, AddsUpALane) {
   const Simulation s = run({seconds_on(Lane::compute, 3), seconds_on(Lane::compute, 4)});
@@ -79,7 +83,7 @@ TEST(Simulator, TellsWhatOneMoreMicroBatchTakes) {
   std::vector<Task> tasks;
   for (int micro = 0; micro < 4; ++micro) {
     tasks.push_back(seconds_on(Lane::compute, 3 + micro));
-    tasks.back().op = Op::embed_backward;
+    tasks.back().ends_pass = true;
   }
   tasks.push_back(seconds_on(Lane::compute, 50));
   EXPECT_DOUBLE_EQ(run(std::move(tasks)).pass_seconds, 5);  // the third of four
@@ -111,7 +115,7 @@ TEST(Simulator, LanesThatShareTheLinkSlowEachOther) {
   program.tasks = {seconds_on(Lane::up, 4, {{2, true}}), seconds_on(Lane::down, 2, {{2, true}}),
                    seconds_on(Lane::compute, 1, {{0, false}, {1, false}})};
   Profile profile = slow_machine();
-  profile.shared = {{.name = "link", .capacity = 1, .wants = {0, 1, 1, 0}}};
+  profile.shared = {{.name = "link", .capacity = 1, .wants = {0, 1, 1}}};
   EXPECT_DOUBLE_EQ(simulate(program, profile).step_seconds, 4 + 2 + 1);
   profile.shared[0].capacity = 2;
   EXPECT_DOUBLE_EQ(simulate(program, profile).step_seconds, 4 + 1);
@@ -131,6 +135,24 @@ TEST(Simulator, UpdatesByTheCpuShareHostMemoryWithCopies) {
   EXPECT_DOUBLE_EQ(of(s.busy_seconds, Lane::host), 4);
 }
 
+TEST(Simulator, DividesWhatIsSharedAsItWasMeasured) {
+  // All at once got 1, 2 and 3 of a memory that carries 6; alone each gets 4. Of two the weights
+  // still hold, and what one does not want is the other's.
+  Profile profile = slow_machine();
+  profile.shared = {
+      {.name = "host memory", .capacity = 6, .wants = {0, 4, 4, 4, 4}, .beside = {0, 1, 2, 3, 3}}};
+  Program program;
+  program.tasks = {seconds_on(Lane::up, 10, {{3, true}}), seconds_on(Lane::down, 10, {{3, true}}),
+                   seconds_on(Lane::host, 10, {{3, true}}),
+                   seconds_on(Lane::compute, 1, {{0, false}, {1, false}, {2, false}})};
+  // Shares 1, 2, 3 of 4: the CPU is through after 40/3 s; then up has 2 and down 4 of 4.
+  const double first = 10 / 0.75;
+  const double down_left = 10 - first * 0.5, up_left = 10 - first * 0.25;
+  const double second = down_left / 1.0;
+  EXPECT_NEAR(simulate(program, profile).step_seconds,
+              first + second + (up_left - second * 0.5) + 1, 1e-9);
+}
+
 TEST(Simulator, CountsWhatATaskIsMadeOf) {
   Profile profile{.name = "paper",
                   .matmul_flops = 2,
@@ -138,15 +160,18 @@ TEST(Simulator, CountsWhatATaskIsMadeOf) {
                   .up_bytes_per_second = 5,
                   .down_bytes_per_second = 10,
                   .host_bytes_per_second = 20,
+                  .sum_bytes_per_second = 40,
                   .task_seconds = 100};
-  Task task{.lane = Lane::compute, .cost = {.flops = 6, .bytes = 8}, .moved = 20};
-  EXPECT_DOUBLE_EQ(predicted_seconds(task, profile), 100 + 3 + 2 + 4);
-  task.lane = Lane::up;
-  EXPECT_DOUBLE_EQ(predicted_seconds(task, profile), 100 + 4);
-  task.lane = Lane::down;
-  EXPECT_DOUBLE_EQ(predicted_seconds(task, profile), 100 + 2);
-  task.lane = Lane::host;
-  EXPECT_DOUBLE_EQ(predicted_seconds(task, profile), 100 + 1);
+  const Topology& topology = *device_and_host();
+  Task task{.cost = {.flops = 6, .bytes = 8}, .moved = 20};
+  EXPECT_DOUBLE_EQ(predicted_seconds(task, topology[Lane::compute], profile), 100 + 3 + 2);
+  EXPECT_DOUBLE_EQ(predicted_seconds(task, topology[Lane::up], profile), 100 + 4);
+  EXPECT_DOUBLE_EQ(predicted_seconds(task, topology[Lane::down], profile), 100 + 2);
+  EXPECT_DOUBLE_EQ(predicted_seconds(task, topology[Lane::host], profile), 100 + 1);
+  task.draw = Draw::sum;
+  EXPECT_DOUBLE_EQ(predicted_seconds(task, topology[Lane::host], profile), 100 + 0.5);
+  // A lane that the profile knows nothing of brings its own rate.
+  EXPECT_DOUBLE_EQ(predicted_seconds(task, {.name = "tape", .bytes_per_second = 2}, profile), 110);
 }
 
 TEST(Simulator, SpansAreTheSimulationsOwn) {

@@ -85,16 +85,17 @@ class TraceCheck {
   }
 
   void expect_bytes_within_layout() const {
-    for (const Tier tier : {Tier::device, Tier::host}) {
-      const auto& bytes = in_use_.at(std::string(name_of(tier)));
+    for (const Tier tier : program_.topology->all_tiers()) {
+      const std::string& name = (*program_.topology)[tier].name;
+      const auto& bytes = in_use_.at(name);
       Bytes most = 0;
       for (const Bytes b : bytes) most = std::max(most, b);
-      EXPECT_LE(most, plan_.layout.size_of(tier)) << name_of(tier);
+      EXPECT_LE(most, plan_.layout.size_of(tier)) << name;
       Bytes persistent = 0;
       for (const Object& object : program_.objects) {
         if (object.persistent && object.tier == tier) persistent += object.bytes;
       }
-      for (const Bytes b : bytes) ASSERT_GE(b, persistent) << name_of(tier);
+      for (const Bytes b : bytes) ASSERT_GE(b, persistent) << name;
     }
     // And as much as the task that uses most.
     Bytes least = 0;
@@ -141,8 +142,8 @@ class TraceCheck {
     }
     const TaskId id = event.at("args").at("task");
     const Task& task = program_.tasks.at(static_cast<std::size_t>(id));
-    EXPECT_EQ(track, name_of(task.lane));
-    EXPECT_EQ(event.at("name"), name_of(task, plan_.workload));
+    EXPECT_EQ(track, (*program_.topology)[task.lane].name);
+    EXPECT_EQ(event.at("name"), name_of(task, program_, plan_.workload));
     EXPECT_TRUE(found_.emplace(std::pair(step, id), std::pair(start, start + length)).second)
         << "task " << id << " of step " << step << " twice";
   }

@@ -21,10 +21,11 @@ TEST(Trace, OfAPredictionKeepsItsPromises) {
     const Workload work = random_workload(seed);
     const Choices choices = random_choices(seed, work);
     SCOPED_TRACE(describe(seed, work, choices));
-    const Limits roomy = {.device = Bytes{1} << 50, .host = Bytes{1} << 50};
+    const Limits roomy = {{Tier::device, Bytes{1} << 50}, {Tier::host, Bytes{1} << 50}};
     Plan plan = plan_with(work, choices, roomy, machine());
     if (seed % 2 == 0) {  // room for little more than what must be there: addresses are shared
-      plan = plan_with(work, choices, {.device = plan.peak(Tier::device) * 2 / 3, .host = 1 << 30},
+      plan = plan_with(work, choices,
+                       {{Tier::device, plan.peak(Tier::device) * 2 / 3}, {Tier::host, 1 << 30}},
                        machine());
     }
     const Trace trace = predicted_trace(plan);
@@ -38,12 +39,19 @@ TEST(Trace, OfAPredictionKeepsItsPromises) {
 TEST(Trace, NamesWhatATaskDoes) {
   Workload work;
   for (const char* name : {"embedding", "block 0", "head"}) work.blocks.push_back({.name = name});
-  EXPECT_EQ(name_of(Task{.op = Op::forward, .block = 1}, work), "forward block 0");
-  EXPECT_EQ(name_of(Task{.op = Op::embed_backward, .block = 0}, work), "embed backward");
-  EXPECT_EQ(name_of(Task{.op = Op::finish_gradient, .block = 2}, work), "finish gradient head");
-  EXPECT_EQ(name_of(Task{.op = Op::fetch_state, .block = 1, .chunk = 12}, work),
-            "fetch state chunk 12");
-  EXPECT_EQ(name_of(Task{.op = Op::norm}, work), "norm");
+  Program program;
+  program.objects = {{.tier = Tier::host, .bytes = 256, .name = "chunk 12 state"},
+                     {.tier = Tier::device, .bytes = 256, .name = "chunk 12 state"}};
+  const auto name = [&](const Task& task) { return name_of(task, program, work); };
+  EXPECT_EQ(name({.op = Op::forward, .block = 1}), "forward block 0");
+  EXPECT_EQ(name({.op = Op::embed_backward, .block = 0, .names_block = false}), "embed backward");
+  EXPECT_EQ(name({.op = Op::finish_gradient, .block = 2}), "finish gradient head");
+  EXPECT_EQ(name({.op = Op::update, .block = 1, .chunk = 12}), "update chunk 12");
+  EXPECT_EQ(name({.kind = Task::Kind::transfer,
+                  .chunk = 12,
+                  .uses = {{Role::source, 0}, {Role::destination, 1}}}),
+            "chunk 12 state to device");
+  EXPECT_EQ(name({.op = Op::norm}), "norm");
 }
 
 TEST(Trace, OfNothingIsStillJson) {

@@ -26,6 +26,7 @@ class CudaDevice final : public Device {
   // system's no more, and the rest of the process, the page cache and other programs need some.
   Bytes host_memory() const override;
 
+  bool holds_up() const override { return true; }
   std::unique_ptr<Stream> create_stream(StreamKind kind, std::string name) override;
   std::unique_ptr<Event> create_event(StreamKind recorder) override;
   std::unique_ptr<Buffer> allocate_device(Bytes bytes) override;

@@ -19,8 +19,8 @@ namespace ebb::device {
 // comes to it, which may be one of a later step. That would wait for too much, and for ever when
 // the later record itself waits for this very thread (an update on the host waits for its weights'
 // last way up; the next way up waits for the update). So records take turns on two events: as the
-// executor keeps two events a task, by the step's parity, and at most two steps are under way, the
-// event of one record is not used again before four steps later.
+// executor keeps three events a task, by the step's number, and at most two steps are under way,
+// the event of one record is not used again before six steps later.
 class CudaEvent final : public Event {
  public:
   CudaEvent();

@@ -36,10 +36,11 @@ CudaStream::CudaStream(int device, const KnownMemory& memory, CudaClock& clock, 
     : device_(device),
       memory_(memory),
       clock_(clock),
-      by_kernel_(kind == StreamKind::compute && can_copy_small(device)),
+      by_kernel_((kind == StreamKind::compute || kind == StreamKind::express) &&
+                 can_copy_small(device)),
       name_(std::move(name)) {
   check(cudaSetDevice(device_), "cudaSetDevice");
-  stream_ = make_stream();
+  stream_ = make_stream(kind == StreamKind::express);
 }
 
 CudaStream::~CudaStream() { static_cast<void>(cudaStreamSynchronize(handle())); }

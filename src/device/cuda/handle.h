@@ -31,7 +31,8 @@ class CudaHandle {
 using StreamHandle = CudaHandle<cudaStream_t, cudaStreamDestroy>;
 using EventHandle = CudaHandle<cudaEvent_t, cudaEventDestroy>;
 
-StreamHandle make_stream();
+// Does not wait for the default stream. Kernels of an urgent one start before those of others.
+StreamHandle make_stream(bool urgent = false);
 // `flags` is cudaEventDefault (with timing) or cudaEventDisableTiming.
 EventHandle make_event(unsigned flags);
 

@@ -82,7 +82,7 @@ MeasuredPlan describe(const plan::Plan& plan) {
   double all = 0;
   for (const plan::Chunk& chunk : plan.program.chunks) {
     const auto count = static_cast<double>(chunk.count);
-    described.sites[static_cast<std::size_t>(chunk.site)] += count;
+    described.sites[static_cast<std::size_t>(chunk.site())] += count;
     all += count;
   }
   for (double& share : described.sites) share /= all;
@@ -90,7 +90,7 @@ MeasuredPlan describe(const plan::Plan& plan) {
 }
 
 Peak peak_of(const TrainingRun& run, plan::Tier tier) {
-  return {.limit = run.plan().limits.of(tier),
+  return {.limit = run.plan().limits[tier],
           .predicted = run.plan().peak(tier),
           .measured = run.measured_peak(tier)};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -85,7 +86,7 @@ class Measurement {
         tell_(tell),
         sizes_(sizes_for(runtime.device().kind())),
         length_{.all = seconds / kTimings, .pass = sizes_.pass_seconds},
-        parts_(runtime.device().kind() == "cpu" ? 22 : 25),
+        parts_(runtime.device().kind() == "cpu" ? 24 : 27),
         parameters_(parameters_for(seconds)),
         compute_(runtime.device().create_stream(StreamKind::compute, "compute")),
         up_(runtime.device().create_stream(StreamKind::copy, "up")),
@@ -101,12 +102,13 @@ class Measurement {
     for (const DType type : {DType::bf16, DType::f32}) measure_model(type);
     measure_starts();
     for (const StateFormat format : kFormats) measure_updates(format);
+    measure_sums();
     measure_link();
     return {.profile = std::move(profile_), .tables = std::move(tables_)};
   }
 
  private:
-  static constexpr double kTimings = 36;  // some parts take several
+  static constexpr double kTimings = 39;  // some parts take several
 
   void next(const std::string& now) { tell_(now, ++behind_ / parts_); }
   static Figure measured(double value) { return {value, "measured"}; }
@@ -206,7 +208,23 @@ class Measurement {
     profile_.host_bytes_per_second = measured(by_cpu);
     profile_.device_bytes_per_second = measured(by_device);
     measure_memory(host.planes(), bytes);
-    measure_beside({*host_, on_host, bytes});
+    beside_updates_ = measure_beside("updates", {*host_, on_host, bytes});
+  }
+
+  // The sums of a third and later micro-batch: a gradient is read, its sum read and written.
+  void measure_sums() {
+    next("sums of gradients by the CPU");
+    constexpr Bytes wide = 4, narrow = 2;
+    const auto memory = runtime_.device().allocate_host(parameters_ * (wide + narrow));
+    std::fill_n(memory->data(), memory->bytes(), std::byte{0});  // pages are there
+    const auto add = [&] {
+      runtime_.host_optimizer().add_gradient(reinterpret_cast<float*>(memory->data()),
+                                             memory->data() + parameters_ * wide, DType::bf16,
+                                             parameters_);
+    };
+    const auto bytes = static_cast<double>(parameters_ * (2 * wide + narrow));
+    profile_.sum_bytes_per_second = measured(bytes / fastest_run(*host_, length_, add));
+    beside_sums_ = measure_beside("sums", {*host_, add, bytes});
   }
 
   // The fastest way to read and write these planes.
@@ -261,19 +279,20 @@ class Measurement {
     };
   }
 
-  // Updates by the CPU while both lanes copy. What all three move together is what host memory
-  // carries; less than each alone, if they are in each other's way.
-  void measure_beside(const Loop& updates) {
-    next("copies beside updates by the CPU");
+  // Work of the CPU while both lanes copy: up, down and its own bytes a second. What all three move
+  // together is what host memory carries; less than each alone, if they are in each other's way,
+  // and not in equal parts.
+  std::vector<double> measure_beside(const std::string& what, const Loop& by_cpu) {
+    next(fmt::format("copies beside {} by the CPU", what));
     const Link link = make_link();
     const auto bytes = static_cast<double>(kLargestCopy);
     const std::vector<double> rates =
         rates_together({{*up_, copy_up(link, kLargestCopy), bytes},
                         {*down_, copy_down(link, kLargestCopy), bytes},
-                        updates},
+                        by_cpu},
                        2 * length_.all);
-    tables_["beside_updates"] = {{"up", rates[0]}, {"down", rates[1]}, {"updates", rates[2]}};
-    beside_ = rates[0] + rates[1] + rates[2];
+    tables_["beside_" + what] = {{"up", rates[0]}, {"down", rates[1]}, {what, rates[2]}};
+    return rates;
   }
 
   void measure_link() {
@@ -305,15 +324,22 @@ class Measurement {
     if (on_cpu()) {
       // Lanes are threads: they share the cores. Where they compute they have the pool's as well.
       const double pool = runtime_.threads();
-      profile_.shared.push_back(
-          {.name = "cores", .capacity = measured(usable_cpus()), .wants = {pool, 1, 1, pool}});
+      profile_.shared.push_back({.name = "cores",
+                                 .capacity = measured(usable_cpus()),
+                                 .wants = {pool, 1, 1, pool, pool}});
     } else {
       profile_.shared.push_back(
-          {.name = "link", .capacity = measured(both), .wants = {0, up, down, 0}});
+          {.name = "link", .capacity = measured(both), .wants = {0, up, down}});
     }
-    profile_.shared.push_back({.name = "host memory",
-                               .capacity = measured(beside_),
-                               .wants = {0, up, down, profile_.host_bytes_per_second}});
+    const auto total = [](const std::vector<double>& rates) {
+      return std::accumulate(rates.begin(), rates.end(), 0.0);
+    };
+    const auto mean = [&](std::size_t i) { return (beside_updates_[i] + beside_sums_[i]) / 2; };
+    profile_.shared.push_back(
+        {.name = "host memory",
+         .capacity = measured(std::max(total(beside_updates_), total(beside_sums_))),
+         .wants = {0, up, down, profile_.host_bytes_per_second, profile_.sum_bytes_per_second},
+         .beside = {0, mean(0), mean(1), beside_updates_[2], beside_sums_[2]}});
   }
 
   Runtime& runtime_;
@@ -324,7 +350,7 @@ class Measurement {
   double behind_ = 0;  // of them
   std::int64_t parameters_;
   std::int64_t step_ = 0;
-  double beside_ = 0;
+  std::vector<double> beside_updates_, beside_sums_;  // up, down, by the CPU
   plan::Profile profile_;
   Json tables_;
   std::unique_ptr<device::Stream> compute_, up_, down_, host_;

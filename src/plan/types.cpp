@@ -1,16 +1,6 @@
-#include "plan/words.h"
+#include "plan/types.h"
 
 namespace ebb::plan {
-
-std::string_view name_of(Tier tier) {
-  constexpr std::array<std::string_view, 3> names = {"device", "host", "disk"};
-  return names[static_cast<std::size_t>(tier)];
-}
-
-std::string_view name_of(Lane lane) {
-  constexpr std::array<std::string_view, 4> names = {"compute", "up", "down", "host"};
-  return names[static_cast<std::size_t>(lane)];
-}
 
 std::string_view name_of(Site site) {
   constexpr std::array<std::string_view, 3> names = {"resident", "stream", "host"};

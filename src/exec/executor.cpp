@@ -1,0 +1,496 @@
+#include "exec/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+
+namespace ebb::exec {
+
+using plan::ObjectId;
+using plan::TaskId;
+
+namespace {
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+constexpr std::byte kRedZone{0xa5};
+
+// Only then does the task come after whoever had the object's last bytes before.
+bool reaches_end(const plan::Program& program, const plan::Use& use) {
+  const plan::Range range = program.range_of(use);
+  return range.first + range.bytes == program[use.object].bytes;
+}
+
+bool is_marked(const plan::Program& program, ObjectId id) {
+  const plan::Object& object = program[id];
+  if (object.persistent) return true;
+  const auto& uses = program.tasks[at(object.first)].uses;
+  return std::any_of(uses.begin(), uses.end(), [&](const plan::Use& use) {
+    return use.object == id && reaches_end(program, use);
+  });
+}
+
+}  // namespace
+
+// Issues the tasks of one lane. A driver's queue holds about a thousand entries; whoever submits to
+// one that is full waits, and must not hold up the other lanes.
+struct Executor::LaneThread {
+  LaneThread(Executor& executor, std::size_t lane)
+      : thread([this, &executor, lane] { run(executor, lane); }) {}
+  ~LaneThread() {
+    {
+      std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+
+  void push(const Order& order) {
+    {
+      std::lock_guard lock(mutex);
+      orders.push_back(order);
+    }
+    changed.notify_all();
+  }
+
+  // Until all that was pushed has been issued.
+  void wait_until_idle() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return orders.empty(); });
+  }
+
+  void run(Executor& executor, std::size_t lane) {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [&] { return stopping || !orders.empty(); });
+      if (orders.empty()) return;
+      const Order order = orders.front();
+      lock.unlock();
+      executor.issue_lane(lane, order);
+      lock.lock();
+      orders.pop_front();
+      changed.notify_all();
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Order> orders;  // the first is under way
+  bool stopping = false;
+  std::thread thread;
+};
+
+const plan::Use& TaskRun::require_writable(const plan::Use& use) const {
+  if (use.access == plan::Access::write) return use;
+  throw Error(fmt::format("the task '{}' of block {} writes '{}', which it only reads",
+                          name_of(task.op), task.block, (*loaded_.program)[use.object].name));
+}
+
+std::byte* TaskRun::write(plan::Role role, Bytes bytes) {
+  const plan::Use* use = task.find(role);
+  return use == nullptr ? nullptr : executor_.resolve(loaded_, require_writable(*use), bytes);
+}
+
+const std::byte* TaskRun::read(plan::Role role, Bytes bytes) {
+  const plan::Use* use = task.find(role);
+  return use == nullptr ? nullptr : executor_.resolve(loaded_, *use, bytes);
+}
+
+memory::Carver& TaskRun::carver(plan::Role role) {
+  static thread_local memory::Carver nothing;
+  const plan::Use* use = task.find(role);
+  if (use == nullptr) return nothing = {};
+  const Bytes bytes =
+      loaded_.program->range_of(require_writable(*use)).bytes - executor_.disturbance_.red_zone;
+  const plan::Object& object = (*loaded_.program)[use->object];
+  std::byte* base = executor_.space(object.tier)
+                        .at(loaded_.layout->offsets[at(use->object)] + use->range.first, bytes);
+  Carved& carved = carved_.at(carved_count_++);
+  carved = {use, memory::Carver(base, bytes)};
+  return carved.carver;
+}
+
+Executor::Executor(device::Device& device, std::vector<memory::Space*> spaces,
+                   std::vector<Loaded> programs, Disturbance disturbance)
+    : topology_(*programs.at(0).program->topology),
+      spaces_(std::move(spaces)),
+      disturbance_(disturbance),
+      lanes_(device, topology_) {
+  for (Loaded& loaded : programs) {
+    Running& running = programs_.emplace_back();
+    running.loaded = std::move(loaded);
+    const plan::Program& program = *running.loaded.program;
+    running.lane_tasks.resize(topology_.lanes.size());
+    for (TaskId id = 0; id < static_cast<TaskId>(program.tasks.size()); ++id) {
+      auto& of_lane = running.lane_tasks[program.tasks[exec::at(id)].lane.index];
+      running.place_on_lane.push_back(static_cast<std::int64_t>(of_lane.size()));
+      of_lane.push_back(id);
+      for (auto& events : running.ended) {
+        events.push_back(
+            device.create_event(stream_kind(topology_[program.tasks[exec::at(id)].lane])));
+      }
+    }
+    if (disturbance_.poison) running.dead_after = dead_after(program);
+    for (ObjectId id = 0; id < static_cast<ObjectId>(program.objects.size()); ++id) {
+      if (disturbance_.red_zone > 0 && program[id].persistent) mark_red_zone(running.loaded, id);
+    }
+  }
+  if (!disturbance_.threads && !device.holds_up()) return;
+  for (std::size_t lane = 0; lane < lanes_.count(); ++lane) {
+    threads_.push_back(std::make_unique<LaneThread>(*this, lane));
+  }
+}
+
+Executor::~Executor() { lanes_.abandon(); }
+
+memory::Space& Executor::space(plan::Tier tier) const { return *spaces_.at(tier.index); }
+
+void Executor::keep_times(std::int64_t steps) {
+  programs_[0].times.assign(
+      exec::at(steps + 2),
+      {.step = -1, .tasks = std::vector<Times>(programs_[0].loaded.program->tasks.size())});
+}
+
+std::vector<plan::Span> Executor::spans() const {
+  const auto seconds = [](device::Interval::Time time) {
+    return std::chrono::duration<double>(time.time_since_epoch()).count();
+  };
+  std::vector<plan::Span> spans;
+  for (const StepTimes& kept : programs_[0].times) {
+    if (kept.step < 0) continue;
+    for (std::size_t id = 0; id < kept.tasks.size(); ++id) {
+      const auto& [interval, ran] = kept.tasks[id];
+      if (!ran || interval.stop == device::Interval::Time{}) continue;
+      spans.push_back(
+          {static_cast<TaskId>(id), kept.step, seconds(interval.start), seconds(interval.stop)});
+    }
+  }
+  std::stable_sort(spans.begin(), spans.end(),
+                   [](const plan::Span& a, const plan::Span& b) { return a.step < b.step; });
+  return spans;
+}
+
+void Executor::wait_for_room(std::size_t program) {
+  Running& running = programs_.at(program);
+  if (last_ != nullptr && last_ != &running) return drain();
+  if (running.step >= 2) wait_for_step(running, running.step - 2);
+}
+
+// Until the step's last task on every lane has ended.
+void Executor::wait_for_step(Running& running, std::int64_t step) {
+  for (std::size_t lane = 0; lane < lanes_.count(); ++lane) {
+    const auto& tasks = running.lane_tasks[lane];
+    if (tasks.empty()) continue;
+    wait_until_issued(running, plan::Lane{static_cast<std::uint8_t>(lane)},
+                      tasks_until(running, step, tasks.back()));
+    try {
+      running.ended[exec::at(step) % kRing][exec::at(tasks.back())]->synchronize();
+    } catch (...) {
+      lanes_.fail(std::current_exception(), time_ - 1);
+    }
+  }
+}
+
+std::int64_t Executor::tasks_until(const Running& running, std::int64_t step, TaskId id) const {
+  const plan::Lane lane = running.loaded.program->tasks[exec::at(id)].lane;
+  const auto count = static_cast<std::int64_t>(running.lane_tasks[lane.index].size());
+  return step * count + running.place_on_lane[exec::at(id)] + 1;
+}
+
+void Executor::wait_until_issued(Running& running, plan::Lane lane, std::int64_t tasks) const {
+  if (threads_.empty()) return;  // whoever asks has issued them
+  auto& issued = running.issued[lane];
+  for (std::int64_t now = issued.load(); now < tasks; now = issued.load()) issued.wait(now);
+}
+
+void Executor::issue(std::size_t program, const Arguments& arguments) {
+  wait_for_room(program);
+  Running& running = programs_.at(program);
+  const Order order{&running, running.step, time_};
+  running.arguments[exec::at(order.step) % kRing] = arguments;
+  if (!running.times.empty()) {
+    StepTimes& times = running.times[exec::at(order.step) % running.times.size()];
+    times.step = order.step;
+    std::fill(times.tasks.begin(), times.tasks.end(), Times{});
+  }
+  last_ = &running;
+  ++running.step;
+  ++time_;
+  if (threads_.empty()) {
+    const auto count = static_cast<TaskId>(running.loaded.program->tasks.size());
+    for (TaskId id = 0; id < count; ++id) queue(order, id);
+    return;
+  }
+  for (const auto& thread : threads_) thread->push(order);
+}
+
+// An event can be waited for once it has been recorded: the lanes' threads follow each other in
+// that. Waits point backward in the issue order, so one of them can always go on.
+void Executor::issue_lane(std::size_t lane, const Order& order) {
+  Running& running = *order.running;
+  auto& issued = running.issued[plan::Lane{static_cast<std::uint8_t>(lane)}];
+  for (const TaskId id : running.lane_tasks[lane]) {
+    for (const plan::Wait& wait : running.loaded.program->tasks[exec::at(id)].waits) {
+      const std::int64_t step = order.step - (wait.previous_step ? 1 : 0);
+      const plan::Lane other = running.loaded.program->tasks[exec::at(wait.task)].lane;
+      wait_until_issued(running, other, tasks_until(running, step, wait.task));
+    }
+    queue(order, id);
+    ++issued;
+    issued.notify_all();
+  }
+}
+
+void Executor::queue(const Order& order, TaskId id) {
+  Running& running = *order.running;
+  const plan::Task& task = running.loaded.program->tasks[exec::at(id)];
+  device::Stream& lane = lanes_[task.lane];
+  const auto events = [&](std::int64_t step) -> auto& {
+    return running.ended[exec::at(step) % kRing];
+  };
+  Times* times = nullptr;
+  if (!running.times.empty()) {
+    times = &running.times[exec::at(order.step) % running.times.size()].tasks[exec::at(id)];
+  }
+  try {
+    for (const plan::Wait& wait : task.waits) {
+      if (wait.previous_step && order.step == 0) continue;
+      lane.wait(*events(order.step - (wait.previous_step ? 1 : 0))[exec::at(wait.task)]);
+    }
+    lane.submit([this, order, id, times] { run(order, id, times); },
+                times == nullptr ? nullptr : &times->interval);
+    lane.record(*events(order.step)[exec::at(id)]);
+  } catch (...) {
+    if (threads_.empty()) throw;
+    lanes_.fail(std::current_exception(), order.time);
+  }
+}
+
+void Executor::run(const Order& order, TaskId id, Times* times) {
+  if (lanes_.failed(order.time)) return;
+  if (times != nullptr) times->ran = true;
+  Running& running = *order.running;
+  const Loaded& loaded = running.loaded;
+  const plan::Task& task = loaded.program->tasks[exec::at(id)];
+  device::Stream& stream = lanes_[task.lane];
+  const Arguments& arguments = running.arguments[exec::at(order.step) % kRing];
+  try {
+    pause_at_random(disturbance_, id, order.step, stream);
+    for (const plan::Use& use : task.uses) {
+      const plan::Object& object = (*loaded.program)[use.object];
+      if (object.persistent || object.first != id) continue;
+      if (disturbance_.poison) poison(loaded, use.object, loaded.program->range_of(use), stream);
+      if (disturbance_.red_zone > 0 && reaches_end(*loaded.program, use)) {
+        mark_red_zone(loaded, use.object);
+      }
+    }
+    if (task.is_transfer()) {
+      transfer(loaded, task, arguments);
+    } else {
+      TaskRun task_run(*this, loaded, task, order.step, stream, arguments);
+      loaded.body(task_run);
+      for (std::size_t i = 0; i < task_run.carved_count_; ++i) {
+        resolve(loaded, *task_run.carved_[i].use, task_run.carved_[i].carver.used());
+      }
+    }
+    if (disturbance_.red_zone > 0) check_red_zones(loaded, task);
+    // Of the object's other bytes others may have made something new already.
+    if (disturbance_.poison) {
+      for (const plan::Use& use : task.uses) {
+        const auto& dead = running.dead_after[exec::at(id)];
+        if (std::find(dead.begin(), dead.end(), use.object) == dead.end()) continue;
+        poison(loaded, use.object, loaded.program->range_of(use), stream);
+      }
+    }
+  } catch (...) {
+    lanes_.fail(std::current_exception(), order.time);
+  }
+}
+
+void Executor::transfer(const Loaded& loaded, const plan::Task& task, const Arguments& arguments) {
+  const plan::Use& from = *task.find(plan::Role::source);
+  const plan::Use& to = *task.find(plan::Role::destination);
+  const plan::Tier source = (*loaded.program)[from.object].tier;
+  const plan::Tier destination = (*loaded.program)[to.object].tier;
+  const Bytes bytes =
+      task.argument < 0 ? task.moved : std::min(task.moved, arguments.at(exec::at(task.argument)));
+  const Bytes read_at = touch(loaded, from.object, from.range.first, bytes);
+  const Bytes write_at = touch(loaded, to.object, to.range.first, bytes);
+  memory::Space& a = space(source);
+  memory::Space& b = space(destination);
+  if (!topology_[source].addressable) {
+    a.read(read_at, b.at(write_at, bytes), bytes);
+  } else if (!topology_[destination].addressable) {
+    b.write(write_at, a.at(read_at, bytes), bytes);
+  } else {
+    lanes_[task.lane].copy(b.at(write_at, bytes), a.at(read_at, bytes), bytes);
+  }
+  moved_[task.lane] += bytes;
+}
+
+void Executor::wait(TaskId task, std::size_t program) {
+  Running& running = programs_.at(program);
+  const std::int64_t step = running.step - 1;
+  wait_until_issued(running, running.loaded.program->tasks[exec::at(task)].lane,
+                    tasks_until(running, step, task));
+  try {
+    running.ended[exec::at(step) % kRing][exec::at(task)]->synchronize();
+  } catch (...) {
+    lanes_.fail(std::current_exception(), time_ - 1);
+  }
+  if (lanes_.failed(time_ - 1)) drain();
+}
+
+void Executor::drain() {
+  for (const auto& thread : threads_) thread->wait_until_idle();
+  lanes_.drain(time_ - 1);
+}
+
+Bytes Executor::touch(const Loaded& loaded, ObjectId id, Bytes first, Bytes bytes) {
+  const plan::Object& object = (*loaded.program)[id];
+  if (first + bytes > object.bytes - disturbance_.red_zone) {
+    throw Error(fmt::format("{} on the {}: {} bytes are used, {} were planned", object.name,
+                            topology_[object.tier].name, first + bytes, object.bytes));
+  }
+  const Bytes offset = loaded.layout->offsets[exec::at(id)];
+  space(object.tier).touch(offset, plan::align_up(first + bytes, object.alignment));
+  return offset + first;
+}
+
+std::byte* Executor::resolve(const Loaded& loaded, const plan::Use& use, Bytes bytes) {
+  const plan::Range range = loaded.program->range_of(use);
+  if (bytes > range.bytes) {
+    throw Error(fmt::format(
+        "{} on the {}: {} bytes are used, {} were planned", (*loaded.program)[use.object].name,
+        topology_[(*loaded.program)[use.object].tier].name, bytes, range.bytes));
+  }
+  const Bytes offset = touch(loaded, use.object, range.first, bytes);
+  return space((*loaded.program)[use.object].tier).at(offset, bytes);
+}
+
+std::byte* Executor::address(ObjectId id, Bytes bytes) {
+  const Loaded& first = programs_[0].loaded;
+  return space((*first.program)[id].tier).at(touch(first, id, 0, bytes), bytes);
+}
+
+// Whole grains alone can be read and written there: the rest of the first and the last is kept.
+void Executor::access_now(plan::Tier tier, Bytes offset, Bytes bytes,
+                          const std::function<void(std::span<std::byte>, Bytes)>& use,
+                          bool writes) {
+  const Bytes grain = topology_[tier].alignment;
+  constexpr Bytes most = 64 * kKiB;
+  const Bytes piece = plan::align_up(most, grain);
+  const auto free = [&](std::byte* memory) {
+    ::operator delete(memory, std::align_val_t(exec::at(grain)));
+  };
+  const std::unique_ptr<std::byte, decltype(free)> memory(
+      static_cast<std::byte*>(::operator new(exec::at(piece), std::align_val_t(exec::at(grain)))),
+      free);
+  for (Bytes start = offset / grain * grain; start < offset + bytes; start += piece) {
+    const Bytes whole = std::min(piece, plan::align_up(offset + bytes - start, grain));
+    const Bytes first = std::max(start, offset);
+    const Bytes end = std::min(start + whole, offset + bytes);
+    space(tier).read(start, memory.get(), whole);
+    use({memory.get() + (first - start), exec::at(end - first)}, first - offset);
+    if (writes) space(tier).write(start, memory.get(), whole);
+  }
+}
+
+void Executor::read_now(ObjectId id, Bytes first, void* to, Bytes bytes) {
+  const Loaded& loaded = programs_[0].loaded;
+  const plan::Tier tier = (*loaded.program)[id].tier;
+  const Bytes offset = touch(loaded, id, first, bytes);
+  if (topology_[tier].addressable) return lanes_.copy_now(to, space(tier).at(offset, bytes), bytes);
+  access_now(
+      tier, offset, bytes,
+      [&](std::span<std::byte> part, Bytes done) {
+        std::copy(part.begin(), part.end(), static_cast<std::byte*>(to) + done);
+      },
+      false);
+}
+
+void Executor::write_now(ObjectId id, Bytes first, const void* from, Bytes bytes) {
+  const Loaded& loaded = programs_[0].loaded;
+  const plan::Tier tier = (*loaded.program)[id].tier;
+  const Bytes offset = touch(loaded, id, first, bytes);
+  if (topology_[tier].addressable) {
+    return lanes_.copy_now(space(tier).at(offset, bytes), from, bytes);
+  }
+  access_now(
+      tier, offset, bytes,
+      [&](std::span<std::byte> part, Bytes done) {
+        std::copy_n(static_cast<const std::byte*>(from) + done, part.size(), part.begin());
+      },
+      true);
+}
+
+void Executor::clear_now(ObjectId id, Bytes first, Bytes bytes) {
+  const Loaded& loaded = programs_[0].loaded;
+  const plan::Tier tier = (*loaded.program)[id].tier;
+  const Bytes offset = touch(loaded, id, first, bytes);
+  if (topology_[tier].addressable) {
+    return lanes_.clear_now(space(tier).at(offset, bytes), bytes);
+  }
+  access_now(
+      tier, offset, bytes,
+      [](std::span<std::byte> part, Bytes) { std::fill(part.begin(), part.end(), std::byte{}); },
+      true);
+}
+
+Bytes Executor::moved(plan::Tier from, plan::Tier to) const {
+  Bytes bytes = 0;
+  for (const plan::Lane lane : topology_.all_lanes()) {
+    const plan::LaneInfo& info = topology_[lane];
+    if (info.kind == plan::LaneKind::transfer && info.from == from && info.to == to) {
+      bytes += moved_[lane];
+    }
+  }
+  return bytes;
+}
+
+void Executor::poison(const Loaded& loaded, ObjectId id, plan::Range range,
+                      device::Stream& stream) {
+  const plan::Object& object = (*loaded.program)[id];
+  if (!topology_[object.tier].addressable) return;
+  std::byte* data =
+      space(object.tier).at(loaded.layout->offsets[exec::at(id)] + range.first, range.bytes);
+  stream.fill(data, 0xff, range.bytes);
+}
+
+void Executor::mark_red_zone(const Loaded& loaded, ObjectId id) const {
+  const plan::Object& object = (*loaded.program)[id];
+  if (object.bytes == 0 || !topology_[object.tier].addressable) return;
+  const Bytes end = loaded.layout->offsets[exec::at(id)] + object.bytes;
+  std::fill_n(space(object.tier).at(end - disturbance_.red_zone, disturbance_.red_zone),
+              disturbance_.red_zone, kRedZone);
+}
+
+void Executor::check_red_zones(const Loaded& loaded, const plan::Task& task) const {
+  for (const plan::Use& use : task.uses) {
+    const plan::Object& object = (*loaded.program)[use.object];
+    const bool addressable = topology_[object.tier].addressable;
+    if (object.bytes == 0 || !addressable || !is_marked(*loaded.program, use.object)) continue;
+    const Bytes end = loaded.layout->offsets[exec::at(use.object)] + object.bytes;
+    const std::byte* zone =
+        space(object.tier).at(end - disturbance_.red_zone, disturbance_.red_zone);
+    for (Bytes i = 0; i < disturbance_.red_zone; ++i) {
+      if (zone[i] == kRedZone) continue;
+      throw Error(
+          fmt::format("{} on the {}: byte {} behind its end was written, seen after the task "
+                      "'{}' of block {}",
+                      object.name, topology_[object.tier].name, i, name_of(task.op), task.block));
+    }
+  }
+}
+
+}  // namespace ebb::exec

@@ -1,0 +1,108 @@
+#include "plan/evaluation_program.h"
+
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "plan/route.h"
+#include "plan/waits.h"
+
+namespace ebb::plan {
+namespace {
+
+class EvaluationBuilder {
+ public:
+  EvaluationBuilder(const Plan& training, Bytes slack) : work_(training.workload), slack_(slack) {
+    program_.topology = training.program.topology;
+    program_.persistent = training.program.persistent;
+    program_.chunks = training.program.chunks;
+    for (const Object& object : training.program.objects) {
+      if (!object.persistent) break;  // they come first
+      program_.objects.push_back(object);
+    }
+  }
+
+  Program build() {
+    const PersistentObjects& objects = program_.persistent;
+    const ObjectId batch = object(Purpose::batch, work_.batch, "batch 0");
+    transfer({Role::source, objects.batches[0], Access::read, {0, work_.batch}},
+             {Role::destination, batch, Access::write});
+    ObjectId input = object(Purpose::activations, work_.input, "input 0");
+    add(Op::embed, 0, work_.blocks[0].forward,
+        {{Role::weights, objects.weights[0], Access::read},
+         {Role::batch, batch, Access::read},
+         {Role::output, input, Access::write},
+         {Role::work, object(Purpose::workspace, work_.blocks[0].forward_work, "work"),
+          Access::write}});
+    program_.tasks.back().names_block = false;
+    const int head = static_cast<int>(work_.blocks.size()) - 1;
+    for (int b = 1; b < head; ++b) {
+      const Block& block = work_.blocks[static_cast<std::size_t>(b)];
+      const ObjectId output = object(Purpose::activations, work_.input, fmt::format("input {}", b));
+      add(Op::forward, b, block.forward,
+          {{Role::weights, objects.weights[static_cast<std::size_t>(b)], Access::read},
+           {Role::input, input, Access::read},
+           {Role::tables, objects.tables, Access::read},
+           {Role::output, output, Access::write},
+           {Role::saved, object(Purpose::activations, block.saved, block.name + " saved"),
+            Access::write},
+           {Role::scratch, objects.scratch, Access::write},
+           {Role::work, object(Purpose::workspace, block.forward_work, block.name + " work"),
+            Access::write}});
+      input = output;
+    }
+    const Block& last = work_.blocks.back();
+    const ObjectId report = object(Purpose::workspace, 8, "loss");
+    add(Op::loss, head, last.loss,
+        {{Role::weights, objects.weights.back(), Access::read},
+         {Role::head_weights, work_.tied_sum > 0 ? objects.weights.front() : -1, Access::read},
+         {Role::input, input, Access::read},
+         {Role::batch, batch, Access::read},
+         {Role::report, report, Access::write},
+         {Role::scratch, objects.scratch, Access::write},
+         {Role::work, object(Purpose::workspace, last.loss_work, "head work"), Access::write}});
+    program_.tasks.back().names_block = false;
+    transfer({Role::source, report, Access::read, {0, 8}},
+             {Role::destination, objects.report, Access::write});
+    program_.find_lifetimes();
+    return std::move(program_);
+  }
+
+ private:
+  ObjectId object(Purpose purpose, Bytes bytes, std::string name) {
+    program_.objects.push_back({.tier = Tier::device,
+                                .purpose = purpose,
+                                .bytes = bytes == 0 ? 0 : align_up(bytes) + slack_,
+                                .name = std::move(name)});
+    return static_cast<ObjectId>(program_.objects.size()) - 1;
+  }
+
+  void add(Op op, int block, const Cost& cost, std::vector<Use> uses) {
+    std::erase_if(
+        uses, [&](const Use& use) { return use.object < 0 || program_[use.object].bytes == 0; });
+    program_.tasks.push_back(
+        {.op = op, .block = block, .micro = 0, .cost = cost, .uses = std::move(uses)});
+  }
+  void transfer(Use source, Use destination) {
+    program_.tasks.push_back(transfer_task(program_, source, destination, true));
+  }
+
+  const Workload& work_;
+  const Bytes slack_;
+  Program program_;
+};
+
+}  // namespace
+
+Evaluation plan_evaluation(const Plan& training, Bytes slack) {
+  Evaluation evaluation{.program = EvaluationBuilder(training, slack).build()};
+  evaluation.layout = lay_out_beside(evaluation.program, training.program, training.layout);
+  if (evaluation.layout.size != training.layout.size) {
+    throw std::logic_error("an evaluation that needs more memory than training");
+  }
+  add_waits(evaluation.program, evaluation.layout);
+  evaluation.seconds = simulate(evaluation.program, training.profile).step_seconds;
+  return evaluation;
+}
+
+}  // namespace ebb::plan

@@ -1,0 +1,152 @@
+#include "plan/route.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace ebb::plan {
+namespace {
+
+Draw draw_of(Tier from, Tier to, bool express) {
+  if (express) return Draw::nothing;
+  if (from == Tier::host && to == Tier::device) return Draw::up;
+  if (from == Tier::device && to == Tier::host) return Draw::down;
+  return Draw::nothing;
+}
+
+class Router {
+ public:
+  Router(Program& program, int depth) : program_(program), depth_(depth) {}
+
+  void run() {
+    const bool direct = std::all_of(program_.tasks.begin(), program_.tasks.end(),
+                                    [&](const Task& task) { return is_direct(task); });
+    if (direct) return;
+    for (Task& task : std::exchange(program_.tasks, {})) {
+      if (is_direct(task)) {
+        program_.tasks.push_back(std::move(task));
+      } else {
+        cut(task);
+      }
+    }
+  }
+
+ private:
+  const TierInfo& info(Tier tier) const { return (*program_.topology)[tier]; }
+  Tier tier_of(const Use& use) const { return program_[use.object].tier; }
+
+  bool is_direct(const Task& task) const {
+    if (!task.is_transfer()) return true;
+    const Tier from = tier_of(*task.find(Role::source));
+    const Tier to = tier_of(*task.find(Role::destination));
+    if (!program_.topology->link(from, to)) return false;
+    for (const Tier tier : {from, to}) {
+      const Bytes most = info(tier).largest_transfer;
+      if (most > 0 && task.moved > most) return false;
+      if (task.moved % info(tier).alignment != 0 && !info(tier).addressable) return false;
+    }
+    return true;
+  }
+
+  // What goes at once: the least that any tier on the way can take.
+  Bytes piece_of(const std::vector<Tier>& way) const {
+    Bytes piece = kStaging;
+    for (const Tier tier : way) {
+      if (info(tier).largest_transfer > 0) piece = std::min(piece, info(tier).largest_transfer);
+    }
+    return piece;
+  }
+
+  // The object of a tier is as long as its grain says, so a last piece may be rounded up there.
+  void cut(const Task& task) {
+    const Use& source = *task.find(Role::source);
+    const Use& destination = *task.find(Role::destination);
+    const std::vector<Tier> way = program_.topology->route(tier_of(source), tier_of(destination));
+    Bytes grain = kAlignment;
+    for (const Tier tier : way) grain = std::max(grain, info(tier).alignment);
+    const Bytes piece = align_up(piece_of(way), grain);
+    for (Bytes done = 0; done < task.moved; done += piece) {
+      const Bytes bytes = std::min(piece, task.moved - done);
+      Use from = source;
+      from.range = {source.range.first + done, bytes};
+      for (std::size_t hop = 1; hop < way.size(); ++hop) {
+        Use to = destination;
+        to.range = {destination.range.first + done, bytes};
+        if (hop + 1 < way.size()) {
+          to.object = staging(way[hop], align_up(bytes, grain), grain, way.front(), way.back());
+          to.range = {0, bytes};
+        }
+        add(task, from, to);
+        from = {Role::source, to.object, Access::read, to.range};
+      }
+    }
+  }
+
+  void add(const Task& like, Use from, Use to) {
+    const Tier a = tier_of(from), b = tier_of(to);
+    // A tier that gives and takes whole grains alone moves some bytes of padding with the last.
+    Bytes grain = 1;
+    for (const Tier tier : {a, b}) {
+      if (!info(tier).addressable) grain = std::max(grain, info(tier).alignment);
+    }
+    const Bytes bytes = align_up(from.range.bytes, grain);
+    from.range.bytes = to.range.bytes = bytes;
+    for (const Use* use : {&from, &to}) pad(use->object, use->range.first + bytes, grain);
+    Task task = transfer_task(program_, from, to);
+    task.block = like.block;
+    task.micro = like.micro;
+    task.chunk = like.chunk;
+    program_.tasks.push_back(std::move(task));
+  }
+
+  // What trades whole grains has room for them, and starts at one.
+  void pad(ObjectId id, Bytes end, Bytes grain) {
+    Object& object = program_.objects[static_cast<std::size_t>(id)];
+    object.bytes = std::max(object.bytes, align_up(end));
+    object.alignment = std::max(object.alignment, grain);
+  }
+
+  ObjectId staging(Tier tier, Bytes bytes, Bytes alignment, Tier from, Tier to) {
+    const auto [found, fresh] =
+        streams_.try_emplace(std::pair(from, to), static_cast<int>(program_.streams.size()));
+    if (fresh) {
+      program_.streams.push_back({fmt::format("{} to {}", info(from).name, info(to).name), depth_});
+    }
+    program_.objects.push_back({.tier = tier,
+                                .purpose = Purpose::workspace,
+                                .bytes = align_up(bytes),
+                                .alignment = std::max(alignment, info(tier).alignment),
+                                .stream = found->second,
+                                .name = "staging"});
+    return static_cast<ObjectId>(program_.objects.size()) - 1;
+  }
+
+  static constexpr Bytes kStaging = 4 * kMiB;
+
+  Program& program_;
+  int depth_;
+  std::map<std::pair<Tier, Tier>, int> streams_;
+};
+
+}  // namespace
+
+Task transfer_task(const Program& program, Use source, Use destination, bool express) {
+  const Tier from = program[source.object].tier;
+  const Tier to = program[destination.object].tier;
+  const Range range = program.range_of(source);
+  source.range = range;
+  destination.range.bytes = range.bytes;
+  const auto lane = program.topology->link(from, to, express);
+  return {.kind = Task::Kind::transfer,
+          .op = Op::transfer,
+          .lane = lane.value_or(Lane::compute),
+          .draw = draw_of(from, to, express),
+          .moved = range.bytes,
+          .uses = {source, destination}};
+}
+
+void route(Program& program, int depth) { Router(program, depth).run(); }
+
+}  // namespace ebb::plan

@@ -1,0 +1,18 @@
+// Transfers, and how they get from one tier to another.
+#pragma once
+
+#include "plan/program.h"
+
+namespace ebb::plan {
+
+// A transfer of the source's range to the destination's, which are as long. Where no lane joins
+// their tiers, it has none until route() has found the way.
+Task transfer_task(const Program&, Use source, Use destination, bool express = false);
+
+// Makes every transfer one that a lane can do: where no lane joins two tiers, it goes through
+// staging objects on the tiers between them; where a tier takes or gives only so much at a time, or
+// in whole grains, it is cut. Staging objects are a stream: `depth` of them are alive at once.
+// Rules know nothing of it. Call it when all tasks are in the program.
+void route(Program&, int depth);
+
+}  // namespace ebb::plan

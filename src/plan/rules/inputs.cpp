@@ -1,0 +1,51 @@
+// The inputs of the first blocks wait in host memory between their forward and their backward.
+#include "plan/rules/step.h"
+
+#include <fmt/format.h>
+
+namespace ebb::plan {
+namespace {
+
+class Inputs final : public Rule {
+ public:
+  void start(Step& step) override { waiting_.assign(step.inputs.size(), -1); }
+
+  void after_forward(Step& step, int block) override {
+    const int layer = block - 1;
+    if (!is_sent(step, layer)) return;
+    ObjectId& there = waiting_[Step::at(layer)];
+    there = step.object(Tier::host, Purpose::activations, step.work.input, name(layer));
+    Task& send = step.transfer({step.inputs[Step::at(layer)], {0, step.work.input}}, {there});
+    send.block = block;
+    send.micro = step.micro;
+  }
+
+  void before_backward(Step& step, int block) override {
+    const int layer = block - 1;
+    if (block == step.head() && step.choices.host_inputs > 0) back_ = step.stream("inputs");
+    if (!is_sent(step, layer)) return;
+    const ObjectId here = step.object(Tier::device, Purpose::activations, step.work.input,
+                                      name(layer), {.stream = back_});
+    step.inputs[Step::at(layer)] = here;
+    Fetch& fetch = step.fetch({waiting_[Step::at(layer)], {0, step.work.input}}, {here});
+    fetch.earliest = step.backward_start;
+    fetch.task.block = block;
+    fetch.task.micro = step.micro;
+  }
+
+ private:
+  static bool is_sent(const Step& step, int layer) {
+    return step.work.input > 0 && layer >= 0 && layer < step.layers() &&
+           layer < step.choices.host_inputs;
+  }
+  static std::string name(int layer) { return fmt::format("input {}", layer); }
+
+  std::vector<ObjectId> waiting_;  // by layer
+  int back_ = -1;                  // the stream of those that come back in this pass
+};
+
+}  // namespace
+
+std::unique_ptr<Rule> inputs_rule() { return std::make_unique<Inputs>(); }
+
+}  // namespace ebb::plan

@@ -1,0 +1,20 @@
+// The rules of a training step. What is at the same place of a step comes in this order.
+#include "plan/rules/step.h"
+
+namespace ebb::plan {
+
+std::unique_ptr<Rule> weights_rule();
+std::unique_ptr<Rule> inputs_rule();
+std::unique_ptr<Rule> recompute_rule();
+std::unique_ptr<Rule> norm_rule();
+std::unique_ptr<Rule> gradients_rule();
+std::unique_ptr<Rule> states_rule();
+
+std::span<std::unique_ptr<Rule> (*const)()> training_rules() {
+  static constexpr std::unique_ptr<Rule> (*kRules[])() = {
+      weights_rule, inputs_rule, recompute_rule, norm_rule, gradients_rule, states_rule,
+  };
+  return kRules;
+}
+
+}  // namespace ebb::plan

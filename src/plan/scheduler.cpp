@@ -1,0 +1,152 @@
+#include "plan/scheduler.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+
+namespace ebb::plan {
+namespace {
+
+ObjectId object_of(const Fetch& fetch) { return fetch.task.find(Role::destination)->object; }
+
+class Scheduler {
+ public:
+  Scheduler(const Program& program, const std::vector<Fetch>& fetches, const PerTier<Bytes>& budget)
+      : program_(program), fetches_(fetches), budget_(budget), starts_(fetches.size(), 0) {
+    std::vector<bool> left_out(program.objects.size(), false);
+    for (const Fetch& fetch : fetches) left_out[static_cast<std::size_t>(object_of(fetch))] = true;
+    for (const Tier tier : program.topology->all_tiers())
+      alive_[tier] = bytes_alive(tier, left_out);
+  }
+
+  void run(Arrival arrival) {
+    place_streams();
+    place_by_room(arrival);
+  }
+
+  TaskId start(std::size_t fetch) const { return starts_[fetch]; }
+  // Which fetch is issued before which, where they start at the same task.
+  const std::vector<std::size_t>& order() const { return order_; }
+
+ private:
+  const Object& object(std::size_t fetch) const { return program_[object_of(fetches_[fetch])]; }
+
+  // Bytes of a tier that are alive at each task, without what is still to be fetched.
+  std::vector<Bytes> bytes_alive(Tier tier, const std::vector<bool>& left_out) const {
+    std::vector<Bytes> change(program_.tasks.size() + 1, 0);
+    Bytes now = 0;
+    for (std::size_t i = 0; i < program_.objects.size(); ++i) {
+      const Object& object = program_.objects[i];
+      if (object.tier != tier || left_out[i]) continue;
+      if (object.persistent) {
+        now += object.bytes;
+      } else if (object.first >= 0) {
+        change[static_cast<std::size_t>(object.first)] += object.bytes;
+        change[static_cast<std::size_t>(object.held) + 1] -= object.bytes;
+      }
+    }
+    std::vector<Bytes> alive(program_.tasks.size());
+    for (std::size_t task = 0; task < alive.size(); ++task) alive[task] = now += change[task];
+    return alive;
+  }
+
+  void take(const Object& object, TaskId from) {
+    for (TaskId task = from; task <= object.last; ++task) {
+      alive_[object.tier][static_cast<std::size_t>(task)] += object.bytes;
+    }
+  }
+
+  void place_streams() {
+    std::map<int, std::vector<std::size_t>> by_stream;
+    for (std::size_t i = 0; i < fetches_.size(); ++i) {
+      if (object(i).stream >= 0) by_stream[object(i).stream].push_back(i);
+    }
+    for (const auto& [stream, members] : by_stream) {
+      const auto ahead = static_cast<std::size_t>(
+          std::max(1, program_.streams[static_cast<std::size_t>(stream)].depth) - 1);
+      for (std::size_t k = 0; k < members.size(); ++k) {
+        const std::size_t i = members[k];
+        const TaskId before = k >= ahead ? object(members[k - ahead]).first : 0;
+        starts_[i] = std::min(std::max(fetches_[i].earliest, before), object(i).first);
+        take(object(i), starts_[i]);
+        order_.push_back(i);
+      }
+    }
+  }
+
+  // Where each starts when they are issued in `order`.
+  std::vector<TaskId> starts_in(const std::vector<std::size_t>& order) const {
+    PerTier<std::vector<Bytes>> alive = alive_;
+    std::vector<TaskId> starts = starts_;
+    TaskId from = 0;
+    for (const std::size_t i : order) {
+      const Object& state = object(i);
+      std::vector<Bytes>& bytes = alive[state.tier];
+      from = std::max(from, fetches_[i].earliest);
+      // Go back from the last use for as long as there is room.
+      TaskId start = state.last + 1;
+      while (start > from &&
+             bytes[static_cast<std::size_t>(start) - 1] + state.bytes <= budget_[state.tier]) {
+        --start;
+      }
+      start = std::min(start, state.first);
+      for (TaskId task = start; task <= state.last; ++task) {
+        bytes[static_cast<std::size_t>(task)] += state.bytes;
+      }
+      from = std::max(from, start);
+      starts[i] = start;
+    }
+    return starts;
+  }
+
+  void place_by_room(Arrival arrival) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < fetches_.size(); ++i) {
+      if (object(i).stream < 0) order.push_back(i);
+    }
+    if (order.empty()) return;
+    starts_ = starts_in(order);
+    // Those that are in before the first is used take their places from the high end down. Updates
+    // go in the order of the blocks, and so does what the next forward pass fills from the low end
+    // up: the first to be updated, and so the first to leave, must be the last to come.
+    if (arrival == Arrival::last_first) {
+      const TaskId first_use = object(order.front()).first;
+      const auto window = std::find_if(order.begin(), order.end(),
+                                       [&](std::size_t i) { return starts_[i] >= first_use; });
+      std::reverse(order.begin(), window);
+      starts_ = starts_in(order);
+    }
+    order_.insert(order_.end(), order.begin(), order.end());
+  }
+
+  const Program& program_;
+  const std::vector<Fetch>& fetches_;
+  const PerTier<Bytes>& budget_;
+  PerTier<std::vector<Bytes>> alive_;
+  std::vector<TaskId> starts_;
+  std::vector<std::size_t> order_;
+};
+
+}  // namespace
+
+void place_fetches(Program& program, std::vector<Fetch> fetches, const PerTier<Bytes>& budget,
+                   Arrival arrival) {
+  if (fetches.empty()) return;
+  program.find_lifetimes();
+  Scheduler scheduler(program, fetches, budget);
+  scheduler.run(arrival);
+  std::vector<std::vector<Task>> inserted(program.tasks.size());
+  for (const std::size_t i : scheduler.order()) {
+    inserted[static_cast<std::size_t>(scheduler.start(i))].push_back(std::move(fetches[i].task));
+  }
+  std::vector<Task> merged;
+  merged.reserve(program.tasks.size() + fetches.size());
+  for (std::size_t task = 0; task < program.tasks.size(); ++task) {
+    std::move(inserted[task].begin(), inserted[task].end(), std::back_inserter(merged));
+    merged.push_back(std::move(program.tasks[task]));
+  }
+  program.tasks = std::move(merged);
+}
+
+}  // namespace ebb::plan

@@ -1,0 +1,76 @@
+// The tiers of a machine and the lanes of work and transfers between them, as data: whoever has
+// another tier adds it here, with the lanes that lead to it, and says what its memory is when a
+// program is run. Everything that lays out, simulates, runs or shows programs loops over these.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <ranges>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/types.h"
+
+namespace ebb::plan {
+
+struct TierInfo {
+  std::string name;
+  Bytes alignment = kAlignment;  // of objects and of transfers from and to it
+  bool addressable = true;       // tasks compute on it; else transfers alone reach it
+  Bytes largest_transfer = 0;    // longer ones are cut; 0: any length
+};
+
+enum class LaneKind : std::uint8_t { compute, cpu, transfer };
+
+struct LaneInfo {
+  std::string name;
+  LaneKind kind = LaneKind::transfer;
+  // Of transfers:
+  Tier from{};
+  Tier to{};
+  bool express = false;  // for what is small and urgent
+  // What a transfer gets when it is alone; 0 where the machine's profile knows the lane.
+  double bytes_per_second = 0;
+};
+
+struct Topology {
+  std::vector<TierInfo> tiers;
+  std::vector<LaneInfo> lanes;
+
+  // Throw std::length_error past kMostTiers and kMostLanes.
+  Tier add(TierInfo);
+  Lane add(LaneInfo);
+
+  const TierInfo& operator[](Tier tier) const { return tiers.at(tier.index); }
+  const LaneInfo& operator[](Lane lane) const { return lanes.at(lane.index); }
+  auto all_tiers() const {
+    return std::views::iota(std::size_t{0}, tiers.size()) |
+           std::views::transform([](std::size_t i) { return Tier{static_cast<std::uint8_t>(i)}; });
+  }
+  auto all_lanes() const {
+    return std::views::iota(std::size_t{0}, lanes.size()) |
+           std::views::transform([](std::size_t i) { return Lane{static_cast<std::uint8_t>(i)}; });
+  }
+
+  // The lane of the direct way between two tiers, nothing where there is none. An express one where
+  // it is asked for and there is one. Of several bulk lanes, transfers with numbers take turns.
+  std::optional<Lane> link(Tier from, Tier to, bool express = false, std::size_t number = 0) const;
+  // The tiers of the shortest way, both ends included. Throws std::invalid_argument where no lanes
+  // lead from one to the other.
+  std::vector<Tier> route(Tier from, Tier to) const;
+};
+
+// A device and a host with a link between them: the lanes that Lane names.
+std::shared_ptr<const Topology> device_and_host();
+
+// Bytes by tier; 0 where nothing was said.
+struct Limits : PerTier<Bytes> {
+  Limits() = default;
+  Limits(std::initializer_list<std::pair<Tier, Bytes>> given) {
+    for (const auto& [tier, bytes] : given) (*this)[tier] = bytes;
+  }
+};
+
+}  // namespace ebb::plan

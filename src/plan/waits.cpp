@@ -1,0 +1,153 @@
+#include "plan/waits.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace ebb::plan {
+namespace {
+
+// A task of this step or of the one before.
+struct TaskOfStep {
+  TaskId task = -1;
+  int step = -1;
+};
+
+// On each lane, the last task of some kind.
+class LastTasks {
+ public:
+  void add(Lane lane, TaskOfStep task) { by_lane_[lane] = task; }
+  void merge(const LastTasks& other, std::size_t lanes) {
+    for (std::size_t i = 0; i < lanes; ++i) {
+      const TaskOfStep& theirs = other.by_lane_.values[i];
+      TaskOfStep& ours = by_lane_.values[i];
+      if (std::pair(theirs.step, theirs.task) > std::pair(ours.step, ours.task)) ours = theirs;
+    }
+  }
+  const TaskOfStep& operator[](Lane lane) const { return by_lane_[lane]; }
+
+ private:
+  PerLane<TaskOfStep> by_lane_;
+};
+
+// Who wrote and who used the bytes of one tier last, by ranges of addresses.
+class ByteHistory {
+ public:
+  explicit ByteHistory(std::size_t lanes) : lanes_(lanes) {}
+
+  void collect(Bytes start, Bytes end, Access access, LastTasks& before) {
+    for (auto it = first_at(start); it != ranges_.end() && it->first < end; ++it) {
+      const Range& range = it->second;
+      before.merge(access == Access::write ? range.users : range.writers, lanes_);
+    }
+  }
+
+  void record(Bytes start, Bytes end, Access access, Lane lane, TaskOfStep task) {
+    split(start);
+    split(end);
+    auto it = ranges_.lower_bound(start);
+    if (access == Access::write) {
+      // A writer comes after all before it: whoever comes after the writer need not name them.
+      Range written{.end = end};
+      written.writers.add(lane, task);
+      written.users.add(lane, task);
+      while (it != ranges_.end() && it->first < end) it = ranges_.erase(it);
+      ranges_.emplace_hint(it, start, written);
+      return;
+    }
+    Bytes at = start;
+    while (at < end) {
+      if (it == ranges_.end() || it->first > at) {  // bytes that nobody has used yet
+        const Bytes until = it == ranges_.end() ? end : std::min(end, it->first);
+        it = ranges_.emplace_hint(it, at, Range{.end = until});
+      }
+      it->second.users.add(lane, task);
+      at = it->second.end;
+      ++it;
+    }
+  }
+
+ private:
+  struct Range {
+    Bytes end = 0;
+    LastTasks writers{};
+    LastTasks users{};
+  };
+
+  std::map<Bytes, Range>::iterator first_at(Bytes at) {
+    auto it = ranges_.upper_bound(at);
+    if (it != ranges_.begin() && std::prev(it)->second.end > at) --it;
+    return it;
+  }
+
+  void split(Bytes at) {
+    const auto it = first_at(at);
+    if (it == ranges_.end() || it->first >= at) return;
+    Range behind = it->second;
+    it->second.end = at;
+    ranges_.emplace_hint(std::next(it), at, std::move(behind));
+  }
+
+  std::size_t lanes_;
+  std::map<Bytes, Range> ranges_;
+};
+
+// Walks the issue order of two steps in a row; the second time round, the first stands for the step
+// before and the waits are written down.
+class WaitFinder {
+ public:
+  WaitFinder(Program& program, const Layout& layout)
+      : program_(program),
+        layout_(layout),
+        tiers_(program.topology->tiers.size(), ByteHistory(program.topology->lanes.size())) {}
+
+  void run() {
+    for (step_ = 0; step_ < 2; ++step_) {
+      for (TaskId id = 0; id < static_cast<TaskId>(program_.tasks.size()); ++id) visit(id);
+    }
+  }
+
+ private:
+  template <class Visit>
+  void for_bytes(const Task& task, Visit visit) {
+    for (const Use& use : task.uses) {
+      const Range range = program_.range_of(use);
+      if (range.bytes <= 0) continue;
+      const Bytes start = layout_.offsets[static_cast<std::size_t>(use.object)] + range.first;
+      visit(tiers_[program_[use.object].tier.index], start, start + range.bytes, use.access);
+    }
+  }
+
+  void visit(TaskId id) {
+    Task& task = program_.tasks[static_cast<std::size_t>(id)];
+    LastTasks before;
+    for_bytes(task, [&](ByteHistory& bytes, Bytes start, Bytes end, Access access) {
+      bytes.collect(start, end, access, before);
+    });
+    if (step_ == 1) write_down(task, before);
+    for_bytes(task, [&](ByteHistory& bytes, Bytes start, Bytes end, Access access) {
+      bytes.record(start, end, access, task.lane, {id, step_});
+    });
+  }
+
+  void write_down(Task& task, const LastTasks& before) const {
+    task.waits.clear();
+    for (const Lane lane : program_.topology->all_lanes()) {
+      if (before[lane].task < 0 || lane == task.lane) continue;
+      task.waits.push_back({before[lane].task, before[lane].step == 0});
+    }
+  }
+
+  Program& program_;
+  const Layout& layout_;
+  int step_ = 0;
+  std::vector<ByteHistory> tiers_;
+};
+
+}  // namespace
+
+void add_waits(Program& program, const Layout& layout) { WaitFinder(program, layout).run(); }
+
+}  // namespace ebb::plan
