@@ -76,7 +76,7 @@ plan::Profile speeds_for(plan::Profile profile, const TrainingSettings& s) {
 }  // namespace
 
 plan::Plan plan_training(Runtime& runtime, const TrainingSettings& s) {
-  kernels::CountingOps ops(runtime.model_ops());
+  kernels::CountingOps ops(runtime.device_model());
   return plan_training(ops, runtime.profile(), s);
 }
 
@@ -103,7 +103,7 @@ std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, kernels::
 
 std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, Runtime& runtime,
                                                const TrainingSettings& s) {
-  kernels::CountingOps ops(runtime.model_ops());
+  kernels::CountingOps ops(runtime.device_model());
   return alternatives_to(plan, ops, runtime.profile(), s);
 }
 
@@ -131,14 +131,12 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
           runtime.device(), plan_.program, plan_.layout, device_arena_, host_arena_,
           [this](TaskRun& run) { tasks_(run); }, settings_.disturbance),
       store_(runtime, executor_, plan_.program, parameters_, map_, settings_.state_kind()) {
-  device::Stream& compute = executor_.lane(plan::Lane::compute);
-  runtime.model_ops().bind_stream(compute);
-  runtime.device_optimizer().bind_stream(compute);
-  const plan::Homes& homes = plan_.program.homes;
-  const Bytes scratch = plan_.workload.scratch;
-  runtime.model_ops().bind_scratch(
-      {executor_.address(homes.scratch, scratch), static_cast<std::size_t>(scratch)});
-  fill_rotary_table(executor_, homes.tables, decoder_, settings_.shape.sequence);
+  kernels::ModelLibrary& library = runtime.device_model();
+  for (const kernels::Product& product : training_products(decoder_, library)) {
+    library.prepare(product);
+  }
+  library.freeze();
+  fill_rotary_table(executor_, plan_.program.homes.tables, decoder_, settings_.shape.sequence);
   const auto& tasks = plan_.program.tasks;
   const auto norm = std::find_if(tasks.begin(), tasks.end(),
                                  [](const plan::Task& task) { return task.op == plan::Op::norm; });

@@ -120,31 +120,43 @@ double* TrainingTasks::squares(std::byte* report) const {
   return reinterpret_cast<double*>(report) + work().micro_batches;
 }
 
+kernels::Bound<kernels::ModelOps> TrainingTasks::model_ops(TaskRun& run) {
+  std::byte* const scratch = run.at(Role::scratch, work().scratch);
+  return runtime_.device_model().ops(
+      {.stream = &run.stream, .scratch = {scratch, scratch ? at(work().scratch) : 0}});
+}
+kernels::Bound<kernels::OptimizerOps> TrainingTasks::device_optimizer(TaskRun& run) {
+  return runtime_.device_optimizer().ops({.stream = &run.stream});
+}
+kernels::Bound<kernels::OptimizerOps> TrainingTasks::host_optimizer(TaskRun& run) {
+  return runtime_.host_optimizer().ops({.stream = &run.stream});
+}
+
 void TrainingTasks::load_batch(TaskRun& run) {
   run.copy_up(run.at(Role::batch, work().batch), run.read(Role::host_batch, work().batch),
               work().batch);
 }
 
 void TrainingTasks::embed(TaskRun& run) {
-  decoder_.embed(runtime_.model_ops(), run.read(Role::weights, weights_bytes(run)), ids(run, false),
+  auto ops = model_ops(run);
+  decoder_.embed(ops, run.read(Role::weights, weights_bytes(run)), ids(run, false),
                  {.start = 0, .length = decoder_.shape().sequence},
                  run.at(Role::output, work().input));
 }
 
 void TrainingTasks::forward(TaskRun& run) {
-  run.at(Role::scratch, work().scratch);
+  auto ops = model_ops(run);
   const model::ForwardMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
       .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
       .input = run.read(Role::input, work().input),
       .output = run.at(Role::output, work().input),
       .kept = kept(run)};
-  decoder_.forward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
-                   run.carver(Role::work));
+  decoder_.forward(ops, layer(run), memory, run.carver(Role::saved), run.carver(Role::work));
 }
 
 void TrainingTasks::head(TaskRun& run) {
-  run.at(Role::scratch, work().scratch);
+  auto ops = model_ops(run);
   const model::HeadMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
       .embedding = run.read(Role::head_weights, work().blocks[0].parameters * work().weight_bytes),
@@ -153,12 +165,12 @@ void TrainingTasks::head(TaskRun& run) {
       .loss = reinterpret_cast<double*>(run.at(Role::report, 8 * work().micro_batches)) +
               run.task.micro,
       .scale = static_cast<float>(1.0 / static_cast<double>(numbers_[slot(run.step)].counted))};
-  decoder_.head(runtime_.model_ops(), memory, run.read(Role::input, work().input), ids(run, true),
+  decoder_.head(ops, memory, run.read(Role::input, work().input), ids(run, true),
                 run.at(Role::residual, work().input), run.carver(Role::work));
 }
 
 void TrainingTasks::backward(TaskRun& run) {
-  run.at(Role::scratch, work().scratch);
+  auto ops = model_ops(run);
   const model::BackwardMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
       .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
@@ -166,14 +178,12 @@ void TrainingTasks::backward(TaskRun& run) {
       .residual = run.at(Role::residual, work().input),
       .gradient = run.at(Role::gradient, gradient_bytes(run)),
       .kept = kept(run)};
-  decoder_.backward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
-                    run.carver(Role::work));
+  decoder_.backward(ops, layer(run), memory, run.carver(Role::saved), run.carver(Role::work));
 }
 
 void TrainingTasks::embed_backward(TaskRun& run) {
-  run.at(Role::scratch, work().scratch);
-  decoder_.embed_backward(runtime_.model_ops(), ids(run, false),
-                          run.read(Role::residual, work().input),
+  auto ops = model_ops(run);
+  decoder_.embed_backward(ops, ids(run, false), run.read(Role::residual, work().input),
                           run.at(Role::tied_sum, work().tied_sum),
                           run.at(Role::gradient, gradient_bytes(run)), run.carver(Role::work));
 }
@@ -182,12 +192,14 @@ void TrainingTasks::embed_backward(TaskRun& run) {
 void TrainingTasks::add_gradient(TaskRun& run) {
   const std::byte* gradient = run.read(Role::gradient, gradient_bytes(run));
   auto* sum = reinterpret_cast<float*>(run.at(Role::sum, block(run).parameters * 4));
+  auto ops = model_ops(run);
+  auto optimizer = device_optimizer(run);
   std::int64_t first = 0, end = 0;
   const auto add_run = [&] {
     if (first == end) return;
-    if (run.task.micro == 0) runtime_.model_ops().fill_zero(sum + first, (end - first) * 4);
-    runtime_.device_optimizer().add_gradient(sum + first, gradient + first * work().gradient_bytes,
-                                             settings_.gradient_type, end - first);
+    if (run.task.micro == 0) ops->fill_zero(sum + first, (end - first) * 4);
+    optimizer->add_gradient(sum + first, gradient + first * work().gradient_bytes,
+                            settings_.gradient_type, end - first);
   };
   for (const int c : chunks_of_block_[at(run.task.block)]) {
     const plan::Chunk& part = plan_.program.chunks[at(c)];
@@ -203,7 +215,7 @@ void TrainingTasks::add_gradient(TaskRun& run) {
 
 void TrainingTasks::finish_gradient(TaskRun& run) {
   const bool summed = work().micro_batches > 1;
-  kernels::OptimizerOps& ops = runtime_.device_optimizer();
+  auto ops = device_optimizer(run);
   std::byte* gradient = run.at(Role::gradient, gradient_bytes(run));
   const std::byte* sum = run.read(Role::sum, block(run).parameters * work().sum_bytes());
   double* to = squares(run.at(Role::report, 8 * (work().micro_batches + map_.squares)));
@@ -220,7 +232,7 @@ void TrainingTasks::finish_gradient(TaskRun& run) {
                        .count = part.count});
     }
   }
-  ops.finish_parts(parts, settings_.gradient_type, sum_type);
+  ops->finish_parts(parts, settings_.gradient_type, sum_type);
 }
 
 void TrainingTasks::host_add_gradient(TaskRun& run) {
@@ -228,11 +240,11 @@ void TrainingTasks::host_add_gradient(TaskRun& run) {
   auto* sum = reinterpret_cast<float*>(run.at(Role::host_sum, count * 4));
   const std::byte* gradient = run.read(Role::host_gradient, count * work().gradient_bytes);
   if (run.task.micro == 0) std::memset(sum, 0, at(count * 4));
-  runtime_.host_optimizer().add_gradient(sum, gradient, settings_.gradient_type, count);
+  host_optimizer(run)->add_gradient(sum, gradient, settings_.gradient_type, count);
 }
 
 void TrainingTasks::host_finish_gradient(TaskRun& run) {
-  kernels::OptimizerOps& ops = runtime_.host_optimizer();
+  auto ops = host_optimizer(run);
   const std::int64_t count = chunk(run).count;
   std::byte* gradient = run.at(Role::host_gradient, count * work().gradient_bytes);
   const std::byte* sum = run.read(Role::host_sum, count * work().sum_bytes());
@@ -245,7 +257,7 @@ void TrainingTasks::host_finish_gradient(TaskRun& run) {
                      .partials = to + part.first_square,
                      .count = part.count});
   }
-  ops.finish_parts(parts, settings_.gradient_type, sum_type);
+  ops->finish_parts(parts, settings_.gradient_type, sum_type);
 }
 
 void TrainingTasks::norm(TaskRun& run) {
@@ -306,7 +318,7 @@ void TrainingTasks::update(TaskRun& run, bool on_host) {
       optim::planes(run.at(on_host ? Role::host_state : Role::state, state_size), kind, cell.count);
   const auto* scale = reinterpret_cast<const StepScale*>(
       run.read(on_host ? Role::host_scale : Role::scale, sizeof(StepScale)));
-  kernels::OptimizerOps& ops = on_host ? runtime_.host_optimizer() : runtime_.device_optimizer();
+  auto ops = on_host ? host_optimizer(run) : device_optimizer(run);
   const StepNumbers& numbers = numbers_[slot(run.step)];
   std::vector<kernels::SpanUpdate> updates;
   for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
@@ -318,7 +330,7 @@ void TrainingTasks::update(TaskRun& run, bool on_host) {
     span.first_element = part.in_parameter;
     updates.push_back({span, part.decays ? numbers.decaying : numbers.resting});
   }
-  ops.update_spans(updates, scale);
+  ops->update_spans(updates, scale);
 }
 
 }  // namespace ebb::engine

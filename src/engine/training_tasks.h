@@ -68,6 +68,10 @@ class TrainingTasks {
   std::span<const std::int32_t> ids(TaskRun& run, bool targets) const;
   // The sums of squares within a report.
   double* squares(std::byte* report) const;
+  // The device's ops on the task's stream, with the task's scratch where it has any.
+  kernels::Bound<kernels::ModelOps> model_ops(TaskRun& run);
+  kernels::Bound<kernels::OptimizerOps> device_optimizer(TaskRun& run);
+  kernels::Bound<kernels::OptimizerOps> host_optimizer(TaskRun& run);
 
   void load_batch(TaskRun& run);
   void embed(TaskRun& run);

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "base/dtype.h"
-#include "device/device.h"
 #include "kernels/update.h"
 
 namespace ebb::kernels {
@@ -79,9 +78,6 @@ class OptimizerOps {
       square_sums(part.partials, part.gradient, gradient_type, part.count);
     }
   }
-
-  // The stream that calls are made on, for implementations that queue on one.
-  virtual void bind_stream(device::Stream&) {}
 };
 
 }  // namespace ebb::kernels
