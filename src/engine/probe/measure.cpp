@@ -131,8 +131,8 @@ class Measurement {
     const auto rate = [&](BlockWork& block, Kind kind, double plan::Cost::*amount,
                           const std::string& what) {
       next(fmt::format("{} {}", name_of(type), what));
-      auto all = block.ops();
-      ChosenOps ops(all, kind);
+      auto of_all_kinds = block.ops();
+      ChosenOps ops(of_all_kinds, kind);
       const auto run = [&] { block.run(ops); };
       const bool settles = kind == Kind::product && sizes_.settling_seconds > 0;
       return block.cost().*amount /
