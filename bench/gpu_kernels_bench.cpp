@@ -44,10 +44,10 @@ class Bench {
         backend_(create_backend(*device_, pool_)),
         stream_(device_->create_stream(device::StreamKind::compute, "bench")),
         memory_(device_->allocate_device(kArena)),
-        scratch_(device_->allocate_device(2 * kGiB)) {
-    backend_.model->bind_stream(*stream_);
-    backend_.device_optimizer->bind_stream(*stream_);
-    backend_.model->bind_scratch({scratch_->data(), static_cast<std::size_t>(scratch_->bytes())});
+        scratch_(device_->allocate_device(2 * kGiB)),
+        ops_(backend_.model->ops(
+            {stream_.get(), {scratch_->data(), static_cast<std::size_t>(scratch_->bytes())}})),
+        optimizer_(backend_.device_optimizer->ops({.stream = stream_.get()})) {
     fill_memory();
   }
 
@@ -65,7 +65,7 @@ class Bench {
 
  private:
   using Work = std::function<void()>;
-  ModelOps& ops() { return *backend_.model; }
+  ModelOps& ops() { return ops_; }
   std::int64_t tokens() const { return decoder_.shape().tokens(); }
 
   // Normal numbers everywhere: zeros run faster than data does.
@@ -241,7 +241,7 @@ class Bench {
   void optimizer_ops() {
     fmt::print("optimizer, one block's parameters\n");
     restart();
-    OptimizerOps& optimizer = *backend_.device_optimizer;
+    OptimizerOps& optimizer = optimizer_;
     const model::Parameters all = model::parameters_of(config_);
     const model::ParameterBlock& block = all.blocks.at(1);
     const auto count = static_cast<double>(block.length);
@@ -323,9 +323,9 @@ class Bench {
     if (product.options.addend != nullptr) placed.options.addend = placed.c.data;
     const auto work = [&] { ops().matmul(placed.c, placed.a, placed.b, placed.options); };
     const double before = seconds_under_load(work);
-    ProductSearch* const search = ops().product_search();
+    ProductSearch* const search = backend_.model->product_search();
     if (search != nullptr && search->search_bytes(placed) <= kArena) {
-      search->search(placed, {memory_->data(), static_cast<std::size_t>(kArena)});
+      search->search(placed, {stream_.get(), {memory_->data(), static_cast<std::size_t>(kArena)}});
     }
     const double after = seconds_under_load(work);
     const std::int64_t k = product.options.transpose_a ? product.a.rows : product.a.cols;
@@ -347,7 +347,7 @@ class Bench {
   void block_products() {
     fmt::print("products of a block: rows x columns x depth, first choice -> by timing\n");
     std::map<std::string, bool> seen;
-    for (const Product& product : engine::training_products(decoder_, ops())) {
+    for (const Product& product : engine::training_products(decoder_, *backend_.model)) {
       const std::int64_t v = config_.vocabulary;
       const bool of_head = product.c.cols == v || product.c.rows == v || product.a.cols == v;
       if (of_head || seen[name_of(product)]) continue;
@@ -384,6 +384,8 @@ class Bench {
   Backend backend_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::Buffer> memory_, scratch_;
+  Bound<ModelOps> ops_;
+  Bound<OptimizerOps> optimizer_;
   Bytes used_ = 0;
   double copy_rate_ = 0, product_rate_ = 0;
   double first_total_ = 0, chosen_total_ = 0;

@@ -63,13 +63,13 @@ std::vector<OpCase> bench_cases() {
 
 void run_case(benchmark::State& state, const OpCase& c) {
   ThreadPool pool(static_cast<int>(state.range(0)));
-  CpuOps ops(pool);
-  CountingOps counting(ops);
+  CpuModelLibrary library(pool);
+  CountingOps counting(library);
   Buffers buffers = c.make(1);
   if (c.prepare) c.prepare(counting, buffers);
   c.run(counting, buffers);
   std::vector<std::byte> scratch(static_cast<std::size_t>(counting.take().scratch));
-  ops.bind_scratch(scratch);
+  CpuOps ops(library, scratch);
   if (c.prepare) c.prepare(ops, buffers);
   c.run(counting, buffers);
   const CountingOps::Count count = counting.take();

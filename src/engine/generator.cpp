@@ -29,13 +29,13 @@ std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 // What the model's own code wants, found by running it with ops that count.
 plan::GenerationWork measure(const model::Decoder& decoder, const model::Parameters& parameters,
-                             const kernels::ModelOps& backend, DType dtype,
+                             const kernels::WorkspaceNeeds& needs, DType dtype,
                              std::int64_t positions) {
   const model::Config& config = decoder.config();
   const std::int64_t most = std::min(Generator::kPromptSlice, positions);
   std::byte* nowhere = Carver::measuring().take(0);
   auto* floats = reinterpret_cast<float*>(nowhere);
-  kernels::CountingOps ops(backend);
+  kernels::CountingOps ops(needs);
   plan::GenerationWork work;
   // The longest prompt slice and a single token take different paths; both must find room.
   for (const std::int64_t count : {most, std::int64_t{1}}) {
@@ -108,17 +108,14 @@ Generator::Generator(Runtime& runtime, io::FileSystem& files, const ModelSource&
       positions_(positions),
       parameters_(model::parameters_of(source.config)),
       decoder_(source.config, dtype, dtype, {}),
-      work_(measure(decoder_, parameters_, runtime.model_ops(), dtype, positions)),
+      work_(measure(decoder_, parameters_, runtime.device_model(), dtype, positions)),
       program_(plan::build_generation(work_)),
-      layout_(lay_out_within(program_, work_, limits, runtime.model_ops().library_bytes(), held)),
+      layout_(lay_out_within(program_, work_, limits, runtime.device_model().library_bytes(), held)),
       device_arena_("device",
                     runtime.device().allocate_device(layout_.size_of(plan::Tier::device))),
       host_arena_("host", runtime.device().allocate_host(layout_.size_of(plan::Tier::host))),
       executor_(runtime.device(), {&device_arena_, &host_arena_},
                 {{&program_, &layout_, [this](exec::TaskRun& run) { run_task(run); }}}) {
-  runtime.model_ops().bind_stream(executor_.lane(plan::Lane::compute));
-  runtime.model_ops().bind_scratch(
-      {executor_.address(program_.persistent.scratch, work_.scratch), at(work_.scratch)});
   fill_rotary_table(executor_, program_.persistent.tables, decoder_, positions);
   load(files, source);
 }
@@ -167,7 +164,9 @@ std::span<const float> Generator::advance(std::span<const std::int32_t> tokens) 
 }
 
 void Generator::run_task(exec::TaskRun& run) {
-  kernels::ModelOps& ops = runtime_.model_ops();
+  std::byte* const scratch = run.write(Role::scratch, work_.scratch);
+  auto ops = runtime_.device_model().ops(
+      {.stream = &run.stream, .scratch = {scratch, scratch == nullptr ? 0 : at(work_.scratch)}});
   const auto weights = [&](Role role, int block) {
     return run.read(role, parameters_.blocks[at(block)].length * size_of(dtype_));
   };
@@ -179,7 +178,6 @@ void Generator::run_task(exec::TaskRun& run) {
           {reinterpret_cast<const std::int32_t*>(run.read(Role::batch, work_.tokens)), at(count_)},
           {.start = length_, .length = count_}, run.write(Role::output, work_.input));
     case Op::decode: {
-      run.write(Role::scratch, work_.scratch);
       std::byte* cache = run.write(Role::cache, work_.cache);
       const model::ForwardMemory memory{
           .weights = weights(Role::weights, b),
@@ -190,7 +188,6 @@ void Generator::run_task(exec::TaskRun& run) {
                              run.carver(Role::work));
     }
     case Op::logits:
-      run.write(Role::scratch, work_.scratch);
       return decoder_.logits(ops, weights(Role::weights, b), weights(Role::head_weights, 0),
                              run.read(Role::input, work_.input), count_,
                              reinterpret_cast<float*>(run.write(Role::logits, work_.logits)),

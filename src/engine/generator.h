@@ -29,7 +29,7 @@ class Generator {
   std::int64_t length() const { return length_; }
   std::int64_t positions() const { return positions_; }
   Bytes measured_peak() const {
-    return device_arena_.high_water() + runtime_.model_ops().library_bytes();
+    return device_arena_.high_water() + runtime_.device_model().library_bytes();
   }
 
   // Tokens that go through the model at once when a prompt is read.

@@ -39,7 +39,7 @@ std::filesystem::path file_of_choices() {
 
 std::vector<Product> products_of(Runtime& runtime, const TrainingSettings& s) {
   return training_products(model::Decoder(s.config, s.dtype, s.gradient_type, s.shape),
-                           runtime.model_ops());
+                           runtime.device_model());
 }
 
 // In memory of its own, on a stream of its own.
@@ -47,11 +47,12 @@ void search_all(Runtime& runtime, const std::vector<Product>& products, Bytes by
                 const Note& note) {
   using Clock = std::chrono::steady_clock;
   constexpr auto patience = std::chrono::seconds(3);
-  kernels::ModelOps& ops = runtime.model_ops();
-  kernels::ProductSearch& search = *ops.product_search();
+  kernels::ProductSearch& search = *runtime.device_model().product_search();
   const auto memory = runtime.device().allocate_device(bytes);
   const auto stream = runtime.device().create_stream(device::StreamKind::compute, "search");
-  ops.bind_stream(*stream);
+  const kernels::ExecutionContext context{
+      .stream = stream.get(),
+      .scratch = {memory->data(), static_cast<std::size_t>(memory->bytes())}};
   auto said = Clock::now();
   for (std::size_t i = 0; i < products.size(); ++i) {
     if (search.chosen(products[i])) continue;
@@ -59,7 +60,7 @@ void search_all(Runtime& runtime, const std::vector<Product>& products, Bytes by
       note(fmt::format("  {} of {} products timed", i, products.size()));
       said = Clock::now();
     }
-    search.search(products[i], {memory->data(), static_cast<std::size_t>(memory->bytes())});
+    search.search(products[i], context);
   }
 }
 
@@ -67,7 +68,7 @@ void search_all(Runtime& runtime, const std::vector<Product>& products, Bytes by
 
 void choose_products(io::FileSystem& files, Runtime& runtime, const TrainingSettings& settings,
                      const Note& note) {
-  kernels::ProductSearch* const search = runtime.model_ops().product_search();
+  kernels::ProductSearch* const search = runtime.device_model().product_search();
   const std::filesystem::path path = file_of_choices();
   if (search == nullptr || path.empty()) return;
   Json all = read_product_file(files, path, note);
@@ -95,7 +96,7 @@ void choose_products(io::FileSystem& files, Runtime& runtime, const TrainingSett
 }
 
 void use_stored_products(Runtime& runtime, const TrainingSettings& settings, const Json& numerics) {
-  kernels::ProductSearch* const search = runtime.model_ops().product_search();
+  kernels::ProductSearch* const search = runtime.device_model().product_search();
   if (search == nullptr || !numerics.is_object()) return;
   const Json stored = numerics.value("products", Json());
   if (!stored.is_object() || stored.value("conditions", Json()) != search->conditions()) return;

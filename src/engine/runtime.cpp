@@ -29,6 +29,11 @@ Runtime::Runtime(const std::string& device_kind, int threads)
   at_start_ = {.resident = process_memory().resident(), .free_device = free_device_memory()};
 }
 
+kernels::ModelLibrary& Runtime::cpu_model() {
+  std::call_once(cpu_model_made_, [this] { cpu_model_ = kernels::create_cpu_model(pool_); });
+  return *cpu_model_;
+}
+
 MachineMemory Runtime::memory() const {
   return {.device = device_->device_memory(),
           .host = device_->host_memory(),

@@ -1,7 +1,12 @@
 // What a run computes with: the device, the pool of CPU workers, and the kernels for both.
+//
+// The cores are divided here and nowhere else. There is one pool, and all arithmetic of the CPU
+// (model ops, updates, sums) takes its threads from it: alone it has all of them, and lanes that
+// compute at once share them call by call.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -35,9 +40,14 @@ class Runtime {
   device::Device& device() { return *device_; }
   ThreadPool& pool() { return pool_; }
   int threads() const { return pool_.slots(); }
-  kernels::ModelOps& model_ops() { return *backend_.model; }
-  kernels::OptimizerOps& device_optimizer() { return *backend_.device_optimizer; }
-  kernels::OptimizerOps& host_optimizer() { return *backend_.host_optimizer; }
+  // What tasks make their ops from. Those of a model are for one lane each: the device's for the
+  // compute lane, the CPU's for the host lane, also where the device is the CPU.
+  kernels::ModelLibrary& device_model() { return *backend_.model; }
+  kernels::OptimizerLibrary& device_optimizer() { return *backend_.device_optimizer; }
+  kernels::OptimizerLibrary& host_optimizer() { return *backend_.host_optimizer; }
+  // Made at the first call, so that it costs nothing where the CPU computes no blocks: plans ask
+  // before a step does.
+  kernels::ModelLibrary& cpu_model();
   // What plans are made with: rules of thumb, unless something better is given.
   const plan::Profile& profile() const { return profile_; }
   void use_profile(plan::Profile profile) { profile_ = std::move(profile); }
@@ -58,6 +68,8 @@ class Runtime {
   ThreadPool pool_;
   std::unique_ptr<device::Device> device_;
   kernels::Backend backend_;
+  std::once_flag cpu_model_made_;
+  std::unique_ptr<kernels::ModelLibrary> cpu_model_;
   plan::Profile profile_;
   AtStart at_start_;
 };

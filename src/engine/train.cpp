@@ -28,7 +28,8 @@
 #include "engine/training_data.h"
 #include "engine/training_run.h"
 #include "io/posix_file_system.h"
-#include "kernels/absent_ops.h"
+#include "kernels/counting_ops.h"
+#include "kernels/estimated_needs.h"
 #include "plan/explain.h"
 #include "plan/light.h"
 
@@ -453,13 +454,14 @@ std::string explain_elsewhere(io::FileSystem& files, const TrainOptions& options
                                                  .host = profile.host_memory,
                                                  .shared = profile.device == "cpu"});
   count_tokenizer(settings, source, options);
-  const auto ops = kernels::create_absent_ops(profile.device, profile.cores);
-  const plan::Plan plan = plan_training(*ops, profile, settings);
+  const auto needs = kernels::estimate_needs(profile.device, profile.cores);
+  kernels::CountingOps ops(*needs);
+  const plan::Plan plan = plan_training(ops, profile, settings);
   if (trace.wanted()) trace.write(plan::predicted_trace(plan));
   return fmt::format(
       "{}{}Speeds of {}:\n{}Workspaces are estimates: the libraries of that machine were not "
       "asked.\n",
-      plan::explain(plan), plan::explain(alternatives_to(plan, *ops, profile, settings)),
+      plan::explain(plan), plan::explain(alternatives_to(plan, ops, profile, settings)),
       profile.name, plan::explain_speeds(profile));
 }
 

@@ -97,7 +97,7 @@ plan::Profile speeds_for(plan::Profile profile, const TrainingSettings& s) {
 }  // namespace
 
 plan::Plan plan_training(Runtime& runtime, const TrainingSettings& s) {
-  kernels::CountingOps ops(runtime.model_ops());
+  kernels::CountingOps ops(runtime.device_model());
   return plan_training(ops, runtime.profile(), s);
 }
 
@@ -124,7 +124,7 @@ std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, kernels::
 
 std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, Runtime& runtime,
                                                const TrainingSettings& s) {
-  kernels::CountingOps ops(runtime.model_ops());
+  kernels::CountingOps ops(runtime.device_model());
   return alternatives_to(plan, ops, runtime.profile(), s);
 }
 
@@ -152,14 +152,13 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
            {&evaluation_.program, &evaluation_.layout, [this](TaskRun& run) { tasks_(run); }}},
           settings_.disturbance),
       store_(runtime, executor_, plan_.program, parameters_, map_, settings_.state_kind()) {
-  device::Stream& compute = executor_.lane(plan::Lane::compute);
-  runtime.model_ops().bind_stream(compute);
-  runtime.device_optimizer().bind_stream(compute);
-  const plan::PersistentObjects& objects = plan_.program.persistent;
-  const Bytes scratch = plan_.workload.scratch;
-  runtime.model_ops().bind_scratch(
-      {executor_.address(objects.scratch, scratch), static_cast<std::size_t>(scratch)});
-  fill_rotary_table(executor_, objects.tables, decoder_, settings_.shape.sequence);
+  kernels::ModelLibrary& library = runtime.device_model();
+  for (const kernels::Product& product : training_products(decoder_, library)) {
+    library.prepare(product);
+  }
+  library.freeze();
+  fill_rotary_table(executor_, plan_.program.persistent.tables, decoder_,
+                    settings_.shape.sequence);
   const auto& tasks = plan_.program.tasks;
   const auto norm = std::find_if(tasks.begin(), tasks.end(),
                                  [](const plan::Task& task) { return task.op == plan::Op::norm; });

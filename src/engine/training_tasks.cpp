@@ -84,30 +84,36 @@ const double* TrainingTasks::squares(const std::byte* report) const {
 bool TrainingTasks::by_cpu(const TaskRun& run) const {
   return (*plan_.program.topology)[run.task.lane].kind == plan::LaneKind::cpu;
 }
-kernels::OptimizerOps& TrainingTasks::optimizer(const TaskRun& run) const {
-  return by_cpu(run) ? runtime_.host_optimizer() : runtime_.device_optimizer();
+kernels::Bound<kernels::ModelOps> TrainingTasks::model_ops(TaskRun& run) {
+  std::byte* const scratch = run.write(Role::scratch, work().scratch);
+  return runtime_.device_model().ops(
+      {.stream = &run.stream, .scratch = {scratch, scratch == nullptr ? 0 : at(work().scratch)}});
+}
+kernels::Bound<kernels::OptimizerOps> TrainingTasks::optimizer(TaskRun& run) {
+  return (by_cpu(run) ? runtime_.host_optimizer() : runtime_.device_optimizer())
+      .ops({.stream = &run.stream});
 }
 
 void TrainingTasks::embed(TaskRun& run) {
-  decoder_.embed(runtime_.model_ops(), run.read(Role::weights, weights_bytes(run)), ids(run, false),
+  auto ops = model_ops(run);
+  decoder_.embed(ops, run.read(Role::weights, weights_bytes(run)), ids(run, false),
                  {.start = 0, .length = decoder_.shape().sequence},
                  run.write(Role::output, work().input));
 }
 
 void TrainingTasks::forward(TaskRun& run) {
-  run.write(Role::scratch, work().scratch);
+  auto ops = model_ops(run);
   const model::ForwardMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
       .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
       .input = run.read(Role::input, work().input),
       .output = run.write(Role::output, work().input),
       .kept = kept(run)};
-  decoder_.forward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
-                   run.carver(Role::work));
+  decoder_.forward(ops, layer(run), memory, run.carver(Role::saved), run.carver(Role::work));
 }
 
 void TrainingTasks::head(TaskRun& run) {
-  run.write(Role::scratch, work().scratch);
+  auto ops = model_ops(run);
   const model::HeadMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
       .embedding = run.read(Role::head_weights, work().blocks[0].parameters * work().weight_bytes),
@@ -116,20 +122,20 @@ void TrainingTasks::head(TaskRun& run) {
       .loss = reinterpret_cast<double*>(run.write(Role::report, 8 * work().micro_batches)) +
               run.task.micro,
       .scale = static_cast<float>(1.0 / static_cast<double>(numbers_[slot(run.step)].counted))};
-  decoder_.head(runtime_.model_ops(), memory, run.read(Role::input, work().input), ids(run, true),
+  decoder_.head(ops, memory, run.read(Role::input, work().input), ids(run, true),
                 run.write(Role::residual, work().input), run.carver(Role::work));
 }
 
 void TrainingTasks::loss(TaskRun& run) {
-  run.write(Role::scratch, work().scratch);
-  decoder_.loss(runtime_.model_ops(), run.read(Role::weights, weights_bytes(run)),
+  auto ops = model_ops(run);
+  decoder_.loss(ops, run.read(Role::weights, weights_bytes(run)),
                 run.read(Role::head_weights, work().blocks[0].parameters * work().weight_bytes),
                 run.read(Role::input, work().input), ids(run, true),
                 reinterpret_cast<double*>(run.write(Role::report, 8)), run.carver(Role::work));
 }
 
 void TrainingTasks::backward(TaskRun& run) {
-  run.write(Role::scratch, work().scratch);
+  auto ops = model_ops(run);
   const model::BackwardMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
       .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
@@ -137,14 +143,12 @@ void TrainingTasks::backward(TaskRun& run) {
       .residual = run.write(Role::residual, work().input),
       .gradient = run.write(Role::gradient, gradient_bytes(run)),
       .kept = kept(run)};
-  decoder_.backward(runtime_.model_ops(), layer(run), memory, run.carver(Role::saved),
-                    run.carver(Role::work));
+  decoder_.backward(ops, layer(run), memory, run.carver(Role::saved), run.carver(Role::work));
 }
 
 void TrainingTasks::embed_backward(TaskRun& run) {
-  run.write(Role::scratch, work().scratch);
-  decoder_.embed_backward(runtime_.model_ops(), ids(run, false),
-                          run.read(Role::residual, work().input),
+  auto ops = model_ops(run);
+  decoder_.embed_backward(ops, ids(run, false), run.read(Role::residual, work().input),
                           run.write(Role::tied_sum, work().tied_sum),
                           run.write(Role::gradient, gradient_bytes(run)), run.carver(Role::work));
 }
@@ -171,20 +175,15 @@ void TrainingTasks::add_gradient(TaskRun& run) {
   const std::byte* gradient = run.read(Role::gradient, bytes);
   const std::byte* earlier = run.read(Role::earlier, bytes);
   auto* sum = reinterpret_cast<float*>(run.write(Role::sum, count * 4));
+  auto ops = optimizer(run);
   for (const Stretch& part : stretches(run)) {
-    const auto add = [&](const std::byte* from) {
-      optimizer(run).add_gradient(sum + part.first, from + part.first * work().gradient_bytes,
-                                  settings_.gradient_type, part.count);
-    };
+    const Bytes first = part.first * work().gradient_bytes;
     if (earlier != nullptr) {
-      if (by_cpu(run)) {
-        std::memset(sum + part.first, 0, at(part.count * 4));
-      } else {
-        runtime_.model_ops().fill_zero(sum + part.first, part.count * 4);
-      }
-      add(earlier);
+      ops->add_two_gradients(sum + part.first, earlier + first, gradient + first,
+                             settings_.gradient_type, part.count);
+    } else {
+      ops->add_gradient(sum + part.first, gradient + first, settings_.gradient_type, part.count);
     }
-    add(gradient);
   }
 }
 
@@ -216,7 +215,7 @@ void TrainingTasks::finish_gradient(TaskRun& run) {
       if (sum == nullptr || cell.place == plan::Place::device) add_chunk(c, cell.first);
     }
   }
-  optimizer(run).finish_parts(parts, settings_.gradient_type, sum_type);
+  optimizer(run)->finish_parts(parts, settings_.gradient_type, sum_type);
 }
 
 void TrainingTasks::norm(TaskRun& run) {
@@ -280,7 +279,7 @@ void TrainingTasks::update(TaskRun& run) {
     span.first_element = part.in_parameter;
     updates.push_back({span, part.decays ? numbers.decaying : numbers.resting});
   }
-  optimizer(run).update_spans(updates, scale);
+  optimizer(run)->update_spans(updates, scale);
 }
 
 }  // namespace ebb::engine

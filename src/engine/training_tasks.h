@@ -66,7 +66,6 @@ class TrainingTasks {
   Bytes weights_bytes(const TaskRun& run) const;
   Bytes gradient_bytes(const TaskRun& run) const;
   bool by_cpu(const TaskRun& run) const;
-  kernels::OptimizerOps& optimizer(const TaskRun& run) const;
   // Parameters one behind the other.
   struct Stretch {
     std::int64_t first = 0;
@@ -80,6 +79,10 @@ class TrainingTasks {
   // The sums of squares within a report.
   double* squares(std::byte* report) const;
   const double* squares(const std::byte* report) const;
+  // The device's ops on the task's stream, with the task's scratch where it has any.
+  kernels::Bound<kernels::ModelOps> model_ops(TaskRun& run);
+  // Those of the processor that the task's lane is of.
+  kernels::Bound<kernels::OptimizerOps> optimizer(TaskRun& run);
 
   void embed(TaskRun& run);
   void forward(TaskRun& run);

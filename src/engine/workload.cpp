@@ -20,13 +20,14 @@ std::span<const std::int32_t> no_ids(std::int64_t count) {
 class RecordingOps : public kernels::CountingOps {
  public:
   using CountingOps::CountingOps;
-  using CountingOps::matmul;
-  void matmul(kernels::View c, kernels::ConstView a, kernels::ConstView b,
-              const kernels::MatmulOptions& options) override {
-    CountingOps::matmul(c, a, b, options);
-    products.push_back({c, a, b, options});
-  }
   std::vector<kernels::Product> products;
+
+ protected:
+  void call(const kernels::OpCall& call, std::initializer_list<kernels::Address> addresses,
+            FunctionRef<void(kernels::ModelOps&)> run) override {
+    CountingOps::call(call, addresses, run);
+    if (call.product != nullptr) products.push_back(*call.product);
+  }
 };
 
 class Measurer {
@@ -128,8 +129,8 @@ class Measurer {
 }  // namespace
 
 std::vector<kernels::Product> training_products(const model::Decoder& decoder,
-                                                const kernels::ModelOps& backend) {
-  RecordingOps ops(backend);
+                                                const kernels::WorkspaceNeeds& needs) {
+  RecordingOps ops(needs);
   Measurer measure(decoder, ops);
   plan::Block block;
   measure.transformer(block, 0);  // others differ in their windows at most

@@ -29,6 +29,6 @@ plan::Cost cost_of(std::span<const kernels::CountingOps::Call>);
 
 // The matrix products of a step, some more than once; addresses that nobody follows.
 std::vector<kernels::Product> training_products(const model::Decoder&,
-                                                const kernels::ModelOps& backend);
+                                                const kernels::WorkspaceNeeds&);
 
 }  // namespace ebb::engine

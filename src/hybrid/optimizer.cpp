@@ -8,7 +8,6 @@
 #include "base/machine.h"
 #include "base/rng.h"
 #include "ebb/error.h"
-#include "kernels/optimizer_backend.h"
 
 namespace ebb::hybrid {
 
@@ -23,8 +22,8 @@ Optimizer::Optimizer(const Settings& settings,
       chunks_(cut_chunks(parameters_, choices_)),
       pool_(settings.threads > 0 ? settings.threads : usable_cpus()),
       device_(device::create_device(settings.device)),
-      device_ops_(kernels::create_device_optimizer(*device_, pool_)),
-      host_ops_(kernels::create_host_optimizer(pool_)),
+      device_library_(kernels::create_device_optimizer(*device_, pool_)),
+      host_library_(kernels::create_host_optimizer(pool_)),
       turns_(parameters_.size()),
       squares_([&] {
         std::int64_t squares = 0;
@@ -73,7 +72,6 @@ Optimizer::Optimizer(const Settings& settings,
   for (std::size_t s = 0; s < memory_.slots(); ++s) {
     out_of_slot_.push_back(device_->create_event(StreamKind::copy));
   }
-  device_ops_->bind_stream(*compute_);
   clear_states();
   order_behind(stream, {compute_.get()});
   store_.take_weights();

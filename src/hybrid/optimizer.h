@@ -34,7 +34,7 @@
 #include "hybrid/state_file.h"
 #include "hybrid/state_store.h"
 #include "io/file_system.h"
-#include "kernels/optimizer_ops.h"
+#include "kernels/optimizer_library.h"
 #include "optim/clip.h"
 
 namespace ebb::hybrid {
@@ -113,8 +113,9 @@ class Optimizer {
   void update_on_host(const Numbers& numbers, const kernels::StepScale& scale);
   void update_resident(const Numbers& numbers);
   void update_streamed(const Numbers& numbers);
-  void update(kernels::OptimizerOps& ops, std::size_t chunk, std::byte* state, bool on_host,
-              const Numbers& numbers, const kernels::StepScale* scale);
+  // On the host or compute lane.
+  void update(std::size_t chunk, std::byte* state, bool on_host, const Numbers& numbers,
+              const kernels::StepScale* scale);
 
   // Declared in the order that they need each other; lanes last, as their end waits for the work.
   std::vector<Parameter> parameters_;
@@ -123,8 +124,8 @@ class Optimizer {
   std::vector<Chunk> chunks_;
   ThreadPool pool_;
   std::unique_ptr<device::Device> device_;
-  std::unique_ptr<kernels::OptimizerOps> device_ops_;
-  std::unique_ptr<kernels::OptimizerOps> host_ops_;
+  std::unique_ptr<kernels::OptimizerLibrary> device_library_;
+  std::unique_ptr<kernels::OptimizerLibrary> host_library_;
   std::vector<Turn> turns_;
   std::int64_t squares_ = 0;
   Memory memory_;

@@ -39,7 +39,8 @@ void Optimizer::gradient_ready(std::int64_t parameter, void* stream) {
     compute_->wait(*turn.ready);
     queue(*compute_,
           [this, &of, gradient = of.gradient, to = memory_.squares() + turn.first_square] {
-            device_ops_->square_sums(to, gradient, of.gradient_type, of.count);
+            device_library_->ops({.stream = compute_.get()})
+                ->square_sums(to, gradient, of.gradient_type, of.count);
           });
     send_gradients(parameter);
   });
@@ -163,8 +164,8 @@ optim::Norm Optimizer::find_norm(double clip) {
   return optim::global_norm(tensors, clip);
 }
 
-void Optimizer::update(kernels::OptimizerOps& ops, std::size_t c, std::byte* state, bool on_host,
-                       const Numbers& numbers, const StepScale* scale) {
+void Optimizer::update(std::size_t c, std::byte* state, bool on_host, const Numbers& numbers,
+                       const StepScale* scale) {
   const Chunk& chunk = chunks_[c];
   const optim::StatePlanes planes = optim::planes(state, chunk.kind, chunk.count);
   std::vector<kernels::SpanUpdate> updates;
@@ -181,7 +182,9 @@ void Optimizer::update(kernels::OptimizerOps& ops, std::size_t c, std::byte* sta
     span.first_element = part.in_parameter;
     updates.push_back({span, of.decays ? numbers.decaying : numbers.resting});
   }
-  ops.update_spans(updates, scale);
+  auto ops = on_host ? host_library_->ops({.stream = host_.get()})
+                     : device_library_->ops({.stream = compute_.get()});
+  ops->update_spans(updates, scale);
 }
 
 void Optimizer::update_on_host(const Numbers& numbers, const StepScale& scale) {
@@ -190,9 +193,8 @@ void Optimizer::update_on_host(const Numbers& numbers, const StepScale& scale) {
   for (const std::size_t c : hosted_) {
     Cell& cell = cells_[c];
     host_->wait(*cell.down);
-    queue(*host_, [this, c, numbers, scale] {
-      update(*host_ops_, c, memory_.home(c).state, true, numbers, &scale);
-    });
+    queue(*host_,
+          [this, c, numbers, scale] { update(c, memory_.home(c).state, true, numbers, &scale); });
     host_->record(*cell.updated);
     weights_->wait(*cell.updated);
     queue(*weights_, [this, c] {
@@ -213,7 +215,7 @@ void Optimizer::update_on_host(const Numbers& numbers, const StepScale& scale) {
 void Optimizer::update_resident(const Numbers& numbers) {
   for (const std::size_t c : resident_) {
     queue(*compute_, [this, c, numbers] {
-      update(*device_ops_, c, memory_.home(c).state, false, numbers, memory_.scale());
+      update(c, memory_.home(c).state, false, numbers, memory_.scale());
     });
     compute_->record(*cells_[c].done);
   }
@@ -225,7 +227,7 @@ void Optimizer::update_streamed(const Numbers& numbers) {
     const std::size_t slot = i % memory_.slots();
     compute_->wait(*cells_[c].in);
     queue(*compute_, [this, c, slot, numbers] {
-      update(*device_ops_, c, memory_.slot(slot), false, numbers, memory_.scale());
+      update(c, memory_.slot(slot), false, numbers, memory_.scale());
     });
     compute_->record(*cells_[c].done);
     out_->wait(*cells_[c].done);

@@ -1,10 +1,9 @@
 #include "kernels/backend.h"
 
 #include "base/json.h"
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/cpu_model_library.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/numerics.h"
-#include "kernels/cpu/optimizer_ops.h"
 #include "kernels/cuda/backend.h"
 
 namespace ebb::kernels {
@@ -12,10 +11,14 @@ namespace ebb::kernels {
 Backend create_backend(device::Device& device, ThreadPool& pool) {
   use_isa_of_environment();
   if (device.kind() == "cuda") return create_cuda_backend(device, pool);
-  return {.model = std::make_unique<CpuOps>(pool),
-          .device_optimizer = std::make_unique<CpuOptimizerOps>(pool),
-          .host_optimizer = std::make_unique<CpuOptimizerOps>(pool),
+  return {.model = create_cpu_model(pool),
+          .device_optimizer = create_device_optimizer(device, pool),
+          .host_optimizer = create_host_optimizer(pool),
           .numerics = std::make_shared<const Json>(cpu_numerics())};
+}
+
+std::unique_ptr<ModelLibrary> create_cpu_model(ThreadPool& pool) {
+  return std::make_unique<CpuModelLibrary>(pool);
 }
 
 }  // namespace ebb::kernels

@@ -6,20 +6,24 @@
 #include "base/json_fwd.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
-#include "kernels/model_ops.h"
-#include "kernels/optimizer_ops.h"
+#include "kernels/model_library.h"
+#include "kernels/optimizer_library.h"
 
 namespace ebb::kernels {
 
 struct Backend {
-  std::unique_ptr<ModelOps> model;                 // on the compute lane
-  std::unique_ptr<OptimizerOps> device_optimizer;  // on the compute lane
-  std::unique_ptr<OptimizerOps> host_optimizer;    // on the host lane
+  std::unique_ptr<ModelLibrary> model;                 // for the compute lane
+  std::unique_ptr<OptimizerLibrary> device_optimizer;  // for the compute lane
+  std::unique_ptr<OptimizerLibrary> host_optimizer;    // for the host lane
   // What results depend on besides shapes and values, for the numerics key.
   std::shared_ptr<const Json> numerics;
 };
 
 // Device and pool outlive the backend.
 Backend create_backend(device::Device& device, ThreadPool& pool);
+
+// The model's arithmetic by the CPU, beside any device, with the instruction set that
+// create_backend() has chosen. The pool outlives it.
+std::unique_ptr<ModelLibrary> create_cpu_model(ThreadPool& pool);
 
 }  // namespace ebb::kernels

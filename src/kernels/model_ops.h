@@ -2,24 +2,22 @@
 // owns nothing, allocates nothing and knows neither models nor tiers. It serves `model` through
 // this interface and `optim` through optimizer_ops.h.
 //
-// Implementations: reference/ (plain loops, the specification), cpu/ (vectorised, oneDNN), and
-// counting_ops.h (touches no memory, counts what an implementation would do).
+// Implementations: reference/ (plain loops, the specification), cpu/ (vectorised, oneDNN), cuda/,
+// and described_ops.h, the table of what calls are, for those that do not compute. A library
+// (model_library.h) makes them for a task, with the stream and the scratch of the task.
 //
 // Contract for all of them:
 //  - Matrices are row-major; `stride` is elements from one row to the next, at least `cols`.
 //  - Element types are f32 or bf16, the same for all operands of a call unless a comment says else.
 //    Sums are kept in fp32 or better and rounded once (to nearest even) when stored.
 //  - Results depend on shapes and values alone, never on the number of threads.
-//  - Calls run in order on the lane that makes them. An implementation is used by one lane at a
-//  time.
+//  - Calls run in order on the lane that makes them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "base/dtype.h"
-#include "device/device.h"
 
 namespace ebb::kernels {
 
@@ -101,8 +99,6 @@ enum class Activation {
   gelu,       // x / 2 (1 + erf(x / sqrt(2)))
   gelu_tanh,  // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 };
-
-class ProductSearch;
 
 class ModelOps {
  public:
@@ -189,19 +185,6 @@ class ModelOps {
   // dst = src with a change of type where they differ. Same shapes.
   virtual void convert(View dst, ConstView src) = 0;
   virtual void fill_zero(void* data, Bytes bytes) = 0;
-
-  // Scratch memory. An implementation says how much a call needs; bind_scratch gives it at least
-  // the largest of those before the first call. (What a library wants as workspace is in here.)
-  virtual Bytes matmul_scratch(View c, ConstView a, ConstView b,
-                               const MatmulOptions& options) const = 0;
-  virtual Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const = 0;
-  virtual void bind_scratch(std::span<std::byte> scratch) = 0;
-  // The most that libraries take on the device by themselves during a call, besides scratch.
-  virtual Bytes library_bytes() const { return 0; }
-  // The stream that calls are made on, for implementations that queue on one.
-  virtual void bind_stream(device::Stream&) {}
-  // The choice of products' algorithms (product_search.h); null where there is none.
-  virtual ProductSearch* product_search() { return nullptr; }
 };
 
 }  // namespace ebb::kernels

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "base/dtype.h"
-#include "device/device.h"
 #include "kernels/update.h"
 
 namespace ebb::kernels {
@@ -58,6 +57,9 @@ class OptimizerOps {
   // sum += gradient. Types: sum f32 with gradient f32 or bf16.
   virtual void add_gradient(float* sum, const void* gradient, DType gradient_type,
                             std::int64_t count) = 0;
+  // sum = (0 + first) + second, the sum of the first two gradients. Types: as add_gradient().
+  virtual void add_two_gradients(float* sum, const void* first, const void* second,
+                                 DType gradient_type, std::int64_t count) = 0;
   // gradient = round(sum + gradient), rounded once to the gradient's type.
   virtual void finish_gradient(void* gradient, DType gradient_type, const void* sum, DType sum_type,
                                std::int64_t count) = 0;
@@ -79,9 +81,6 @@ class OptimizerOps {
       square_sums(part.partials, part.gradient, gradient_type, part.count);
     }
   }
-
-  // The stream that calls are made on, for implementations that queue on one.
-  virtual void bind_stream(device::Stream&) {}
 };
 
 }  // namespace ebb::kernels

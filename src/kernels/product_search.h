@@ -3,11 +3,10 @@
 // made once, kept, and given back to every later run that should have the same bits.
 #pragma once
 
-#include <cstddef>
 #include <map>
-#include <span>
 #include <string>
 
+#include "kernels/bound_ops.h"
 #include "kernels/model_ops.h"
 
 namespace ebb::kernels {
@@ -34,9 +33,9 @@ class ProductSearch {
   virtual bool chosen(const Product& product) = 0;
   // Bytes on the device that a search wants.
   virtual Bytes search_bytes(const Product& product) const = 0;
-  // Times what the library offers on the bound stream, in that memory, and keeps the fastest; a
-  // product without memory to time in keeps the library's own first choice. Blocks.
-  virtual void search(const Product& product, std::span<std::byte> memory) = 0;
+  // Times what the library offers on the context's stream, in its scratch of search_bytes(), and
+  // keeps the fastest. Blocks.
+  virtual void search(const Product& product, const ExecutionContext& context) = 0;
 };
 
 }  // namespace ebb::kernels

@@ -63,10 +63,10 @@ class Finder {
  private:
   void add(std::string flags, std::string note, const Workload& work, const Wishes& wishes,
            const Limits& limits, const Profile& profile) {
-    Found other =
+    SearchResult other =
         search(work, wishes, limits, profile, {.programs = kPrograms, .start = plan_.choices});
     if (limits[Tier::device] < plan_.limits[Tier::device]) {
-      const Found anew = search(work, wishes, limits, profile);
+      const SearchResult anew = search(work, wishes, limits, profile);
       if (anew.fits && (!other.fits || anew.step_seconds < other.step_seconds)) other = anew;
     }
     if (!other.fits) return;

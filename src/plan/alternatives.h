@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/planner.h"
+#include "plan/candidate.h"
+#include "plan/choice_table.h"
 
 namespace ebb::plan {
 

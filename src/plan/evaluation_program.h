@@ -2,8 +2,8 @@
 // over the arenas of the training program and finds what is persistent where that left it.
 #pragma once
 
+#include "plan/candidate.h"
 #include "plan/layout.h"
-#include "plan/planner.h"
 
 namespace ebb::plan {
 

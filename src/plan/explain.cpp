@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "plan/choice_table.h"
 #include "plan/light.h"
 
 namespace ebb::plan {
@@ -37,6 +38,8 @@ std::string tier_row(const Plan& plan, std::string_view name, BytesOf bytes) {
 
 std::string or_dash(Bytes bytes) { return bytes == 0 ? std::string("-") : format_bytes(bytes); }
 
+}  // namespace
+
 std::string memory_table(const Plan& plan) {
   PerTier<std::map<Purpose, Bytes>> peak;
   PerTier<Bytes> holes;
@@ -65,6 +68,8 @@ std::string memory_table(const Plan& plan) {
   text += tier_row(plan, "needed", [&](Tier tier) { return format_bytes(plan.peak(tier)); });
   return text + tier_row(plan, "limit", [&](Tier tier) { return format_bytes(plan.limits[tier]); });
 }
+
+namespace {
 
 // What the compute lane is busy with.
 std::string work_table(const Plan& plan) {
@@ -149,27 +154,6 @@ std::map<Purpose, Bytes> bytes_at_peak(const Plan& plan, Tier tier) {
   return bytes;
 }
 
-std::string flags_of(const Choices& choices) {
-  const double host = choices.host_fraction;
-  const double all = choices.offload_fraction;
-  std::string flags = "--states ";
-  if (all <= 0) {
-    flags += "resident";
-  } else if (host >= all) {
-    flags += fmt::format("host --offload-fraction {}", all);
-  } else {
-    flags += fmt::format("stream --offload-fraction {}", all);
-    if (host > 0) flags += fmt::format(" --host-fraction {}", host);
-  }
-  return flags +
-         fmt::format(
-             " --recompute {} --keep-cheap {} --activations {} --chunk-parameters {} --depth {}",
-             choices.recompute_blocks == 0 ? "none" : std::to_string(choices.recompute_blocks),
-             choices.kept_blocks == 0 ? "none" : std::to_string(choices.kept_blocks),
-             choices.host_inputs == 0 ? "device" : std::to_string(choices.host_inputs),
-             choices.chunk_parameters, choices.depth);
-}
-
 std::string explain(const Plan& plan) {
   std::array<std::int64_t, 3> parameters{};
   for (const Chunk& chunk : plan.program.chunks) {
@@ -200,67 +184,6 @@ std::string explain_speeds(const Profile& profile) {
     add(shared.name + (bytes ? ", all lanes at once" : ""), shared.capacity, bytes ? "B/s" : "");
   }
   return text;
-}
-
-namespace {
-
-// What would help, each tried out: the same work with one thing let go.
-std::vector<std::string> remedies(const Plan& closest, const Wishes& wishes) {
-  std::vector<std::string> found;
-  const auto try_out = [&](const Wishes& freer, std::string_view advice) {
-    try {
-      const Plan plan = make_plan(closest.workload, freer, closest.limits, closest.profile);
-      found.push_back(fmt::format("{}: fits with {}", advice, flags_of(plan.choices)));
-    } catch (const Error&) {
-      // Does not help alone; the list says what does.
-    }
-  };
-  const bool states_fixed = wishes.site || wishes.offload_fraction || wishes.host_fraction;
-  Wishes freer = wishes;
-  if (states_fixed) {
-    freer.site.reset();
-    freer.offload_fraction.reset();
-    freer.host_fraction.reset();
-    try_out(freer, "let states leave the device (--states auto)");
-  }
-  if (found.empty() && wishes.recompute_blocks) {
-    freer.recompute_blocks.reset();
-    try_out(freer, "let blocks be recomputed (--recompute auto)");
-  }
-  if (found.empty() && wishes.kept_blocks.value_or(0) > 0) {
-    freer.kept_blocks.reset();
-    try_out(freer, "let cheap activations be made again (--keep-cheap auto)");
-  }
-  if (found.empty() && wishes.host_inputs) {
-    freer.host_inputs.reset();
-    try_out(freer, "let block inputs wait in host memory (--activations auto)");
-  }
-  return found;
-}
-
-}  // namespace
-
-std::string explain_refusal(const Plan& closest, const Wishes& wishes) {
-  std::string text = "the work does not fit the limits.\n" + memory_table(closest);
-  for (const Tier tier : closest.workload.topology->all_tiers()) {
-    const Bytes missing = closest.peak(tier) - closest.limits[tier];
-    if (missing <= 0) continue;
-    const std::string& name = (*closest.workload.topology)[tier].name;
-    text +=
-        fmt::format("Missing on the {}: {} ({} bytes); --{}-memory {} would do for this plan.\n",
-                    name, format_bytes(missing), missing, name, closest.peak(tier));
-  }
-  if (const std::int64_t tasks = tasks_of_step(closest.program, closest.workload);
-      tasks > kMostTasks) {
-    text += fmt::format(
-        "A step would have {} tasks, and plans have at most {}: a larger --micro-batch with a "
-        "smaller --accumulate does the same work, and so do larger chunks (--chunk-parameters).\n",
-        tasks, kMostTasks);
-  }
-  text += fmt::format("Closest plan: {}\nWhat would help:\n", flags_of(closest.choices));
-  for (const std::string& remedy : remedies(closest, wishes)) text += "  - " + remedy + "\n";
-  text += "  - a smaller --micro-batch (with a larger --accumulate) or a shorter --sequence\n";
-  return text + "  - a higher limit, or a smaller model";
 }
 
 }  // namespace ebb::plan

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "plan/planner.h"
+#include "plan/candidate.h"
 
 namespace ebb::plan {
 

@@ -3,56 +3,11 @@
 #include <algorithm>
 
 #include "ebb/error.h"
-#include "plan/explain.h"
+#include "plan/refusal.h"
 #include "plan/search.h"
-#include "plan/training_program.h"
-#include "plan/waits.h"
 
 namespace ebb::plan {
 namespace {
-
-Bytes streamed_bytes(const Program& program, const Workload& workload) {
-  Bytes bytes = 0;
-  for (const Chunk& chunk : program.chunks) {
-    if (chunk.site() == Site::stream) bytes += workload.state_bytes(chunk.count);
-  }
-  return bytes;
-}
-
-// A program with this tide that fits, laid out. Holes between objects can make the arena larger
-// than what is alive at once; then states ride in a little later and it is laid out again, in the
-// end as late as they can.
-bool lay_out_within(Plan& plan, Tide tide) {
-  const Bytes room = plan.limits[Tier::device] - plan.workload.extra(Tier::device);
-  Bounds bounds;
-  for (const Tier tier : plan.workload.topology->all_tiers()) {
-    bounds[tier].most = plan.limits[tier] - plan.workload.extra(tier);
-  }
-  ArenaBounds& device = bounds[Tier::device];
-  tide.budget = room;
-  tide.host_budget = bounds[Tier::host].most;
-  constexpr int attempts = 5;
-  for (int attempt = 1; attempt <= attempts; ++attempt) {
-    plan.program = build_training(plan.workload, plan.choices, tide);
-    bounds[Tier::host].most =
-        plan.limits[Tier::host] - beside_arena(plan.program, plan.workload, Tier::host);
-    const Bytes alive = peak_alive(plan.program, Tier::device);
-    // More alive than the limit: the barest order needs more too, and nothing helps.
-    if (alive > room) return false;
-    // States that ride out hold up whoever needs their memory: the more there is, the later.
-    const Bytes streamed = streamed_bytes(plan.program, plan.workload);
-    device.wanted = tide.budget == 0 && streamed > 0 ? room : std::min(room, alive + streamed);
-    plan.layout = lay_out(plan.program, bounds);
-    const Bytes excess = plan.layout.size_of(Tier::device) - room;
-    if (excess <= 0) return fits(plan);
-    if (tide.budget == 0) return false;
-    const bool barest = alive > tide.budget || attempt + 1 == attempts;
-    // Holes do not shrink as fast as the budget: growing steps get there.
-    const Bytes step = std::max(2 * excess, (room / 256) << attempt);
-    tide.budget = barest ? 0 : std::max<Bytes>(0, std::min(tide.budget - step, alive - 1));
-  }
-  return false;
-}
 
 // Whether the program may be built and kept at all, whatever it would move.
 bool is_possible(const Plan& plan) {
@@ -60,74 +15,12 @@ bool is_possible(const Plan& plan) {
          beside_arena(plan.program, plan.workload, Tier::host) <= plan.limits[Tier::host];
 }
 
-bool predict_within(Plan& plan, const Tide& tide) {
-  if (!lay_out_within(plan, tide)) return false;
-  add_waits(plan.program, plan.layout);
-  plan.prediction = simulate(plan.program, plan.profile);
-  return true;
-}
-
 }  // namespace
-
-std::optional<Plan> try_plan_with(const Workload& workload, const Choices& choices,
-                                  const Limits& limits, const Profile& profile) {
-  Plan plan{.limits = limits, .workload = workload, .choices = choices, .profile = profile};
-  const bool streams = choices.offload_fraction > choices.host_fraction;
-  Tide tide{.gradients = streams ? End::low : End::high};
-  bool found = predict_within(plan, tide);
-  if (!found && streams) {
-    tide.gradients = End::high;
-    found = predict_within(plan, tide);
-  }
-  if (!found) return std::nullopt;
-  // The last backward pass is too short for all to ride in: with room for them, they come earlier.
-  const double exposed = plan.prediction.exposed_seconds[Lane::up];
-  if (streams && workload.micro_batches > 1 && exposed > plan.prediction.step_seconds / 200) {
-    Plan other{.limits = limits, .workload = workload, .choices = choices, .profile = profile};
-    tide.early = true;
-    if (predict_within(other, tide) &&
-        other.prediction.step_seconds < plan.prediction.step_seconds) {
-      return other;
-    }
-  }
-  return plan;
-}
-
-Plan plan_with(const Workload& workload, const Choices& choices, const Limits& limits,
-               const Profile& profile) {
-  if (auto plan = try_plan_with(workload, choices, limits, profile)) return std::move(*plan);
-  Plan plan{.limits = limits, .workload = workload, .choices = choices, .profile = profile};
-  plan.program = build_training(workload, choices, {});
-  plan.layout = lay_out(plan.program);
-  add_waits(plan.program, plan.layout);
-  plan.prediction = simulate(plan.program, profile);
-  return plan;
-}
-
-std::int64_t tasks_of_step(const Program& program, const Workload& workload) {
-  const auto tasks = static_cast<std::int64_t>(program.tasks.size());
-  if (workload.passes_left_out == 0) return tasks;
-  // The first one of those that are alike.
-  return tasks +
-         workload.passes_left_out * std::count_if(program.tasks.begin(), program.tasks.end(),
-                                                  [](const Task& task) { return task.micro == 1; });
-}
-
-Bytes beside_arena(const Program& program, const Workload& workload, Tier tier) {
-  const bool host = tier == Tier::host && workload.task_bytes > 0;
-  return workload.extra(tier) + (host ? workload.task_bytes * tasks_of_step(program, workload) : 0);
-}
-
-bool fits(const Plan& plan) {
-  return tasks_of_step(plan.program, plan.workload) <= kMostTasks &&
-         std::ranges::all_of(plan.workload.topology->all_tiers(),
-                             [&](Tier tier) { return plan.peak(tier) <= plan.limits[tier]; });
-}
 
 Plan make_plan(const Workload& workload, const Wishes& wishes, const Limits& limits,
                const Profile& profile) {
-  const auto find = [&](const Wishes& asked, const Effort& effort) {
-    const Choices choices = search(workload, asked, limits, profile, effort).choices;
+  const auto find = [&](const Wishes& asked, const SearchBudget& budget) {
+    const Choices choices = search(workload, asked, limits, profile, budget).choices;
     // Of many micro-batches a few tell whether there is room for the program of all of them.
     Plan few = plan_with(shortened(workload, kMostPasses), choices, limits, profile);
     if (workload.micro_batches <= kMostPasses || !is_possible(few)) return few;

@@ -1,40 +1,35 @@
 #include "plan/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
-#include <tuple>
 
 #include "plan/training_program.h"
 
 namespace ebb::plan {
 namespace {
 
-// Shares of all parameters are tried in steps of this, the CPU's part of what leaves in sixteenths.
+// Shares of all parameters are tried in steps of this.
 constexpr int kShares = 64;
-constexpr int kHostShares = 16;
 // A step must be shorter by this to be worth another plan.
 constexpr double kWorthIt = 0.998;
 // From how many points of the grid small steps are taken.
 constexpr std::size_t kStarts = 4;
 constexpr std::int64_t kPassesOfBytes = 3;
 
-// What is searched. The share that leaves the device is the least that fits, and `more`.
+// What is searched: a value for each row of the table. The share that leaves the device is the
+// least that fits, and `more`.
 struct Point {
-  std::int64_t recompute = 0;
-  std::int64_t inputs = 0;
-  std::int64_t chunk = 0;
-  int host = 0;  // the CPU's part of what leaves
+  std::vector<std::int64_t> values;
   int more = 0;
-  std::int64_t kept = 0;
-  std::int64_t depth = Choices::kLeastDepth;
   friend auto operator<=>(const Point&, const Point&) = default;
 };
 
 // Below what no step with some choices can be, by what each lane has to do at least.
-class Floor {
+class LowerBound {
  public:
-  Floor(const Workload& work, const Profile& profile) : work_(work), profile_(profile) {
+  LowerBound(const Workload& work, const Profile& profile) : work_(work), profile_(profile) {
     Cost all;
     for (const Block& block : work.blocks) {
       all += block.forward;
@@ -98,35 +93,22 @@ class Floor {
 class Searcher {
  public:
   Searcher(const Workload& work, const Wishes& wishes, const Limits& limits, const Profile& profile,
-           const Effort& effort)
-      : work_(effort.every_pass ? work : shortened(work, kMostPasses)),
+           const SearchBudget& budget)
+      : work_(budget.every_pass ? work : shortened(work, kMostPasses)),
         three_passes_(shortened(work, kPassesOfBytes)),
         left_out_(static_cast<double>(work.micro_batches - work_.micro_batches)),
         wishes_(wishes),
         limits_(limits),
         profile_(profile),
-        effort_(effort),
-        floor_(work, profile),
-        layers_(static_cast<std::int64_t>(work.blocks.size()) - 2) {}
+        budget_(budget),
+        table_(budget.table),
+        bound_(work, profile) {}
 
-  Found run() {
-    if (effort_.start) {
-      Point point = point_of(*effort_.start);
-      try_point(point);
-      point.more = 0;
-      try_point(point);
-      if (!wishes_.kept_blocks) {
-        point.kept = 0;
-        try_point(point);
-      }
-    }
+  SearchResult run() {
+    if (budget_.start) try_start(*budget_.start);
     if (!best_.fits) try_grid();
     for (const auto& [seconds, point] : starts()) take_small_steps(point, seconds);
-    if (best_.fits && !nothing_to_gain()) {
-      most_programs_ = effort_.programs;
-      if (!wishes_.kept_blocks) keep_more();
-      if (!wishes_.depth) go_deeper();
-    }
+    if (best_.fits && !nothing_to_gain()) spend_spare_memory();
     best_.programs = programs_;
     return best_;
   }
@@ -138,36 +120,40 @@ class Searcher {
     if (wishes_.offload_fraction) return wishes_.offload_fraction;
     return wishes_.site ? std::optional(1.0) : std::nullopt;
   }
-  bool host_is_free() const { return !wishes_.site && !wishes_.host_fraction; }
 
   Choices choices_of(const Point& point, int share) const {
-    const double fraction = fixed_share().value_or(
+    Choices choices{.state_home = wishes_.state_home};
+    choices.offload_fraction = fixed_share().value_or(
         std::max(static_cast<double>(share) / kShares, wishes_.host_fraction.value_or(0)));
-    const double host = wishes_.site == Site::host ? fraction
-                        : host_is_free()           ? fraction * point.host / kHostShares
-                                                   : wishes_.host_fraction.value_or(0);
-    return {.offload_fraction = fraction,
-            .host_fraction = std::min(fraction, host),
-            .state_home = wishes_.state_home,
-            .chunk_parameters = point.chunk,
-            .recompute_blocks = point.recompute,
-            .host_inputs = point.inputs,
-            .kept_blocks = std::min(point.kept, layers_ - point.recompute),
-            .depth = wishes_.depth.value_or(point.depth)};
+    for (std::size_t row = 0; row < table_.size(); ++row) {
+      table_[row].set(choices,
+                      value_within(table_[row], work_, wishes_, choices, point.values[row]));
+    }
+    // Shares that the user gave are kept as they are.
+    if (wishes_.host_fraction && wishes_.site != Site::resident) {
+      choices.host_fraction = std::min(choices.offload_fraction, *wishes_.host_fraction);
+    }
+    return choices;
   }
 
   Point point_of(const Choices& choices) {
-    const double part =
-        choices.offload_fraction > 0 ? choices.host_fraction / choices.offload_fraction : 0;
-    Point point{.recompute = choices.recompute_blocks,
-                .inputs = choices.host_inputs,
-                .chunk = choices.chunk_parameters,
-                .host = static_cast<int>(part * kHostShares + 0.5),
-                .kept = choices.kept_blocks,
-                .depth = choices.depth};
+    Point point;
+    for (const Choice& row : table_) point.values.push_back(row.get(choices));
     const int share = static_cast<int>(choices.offload_fraction * kShares + 0.5);
     point.more = std::max(0, share - least_share(point));
     return point;
+  }
+
+  void try_start(const Choices& choices) {
+    Point point = point_of(choices);
+    try_point(point);
+    point.more = 0;
+    try_point(point);
+    for (std::size_t row = 0; row < table_.size(); ++row) {
+      if (table_[row].spare == nullptr || is_fixed(table_[row], wishes_)) continue;
+      point.values[row] = table_[row].grid(work_).front();
+    }
+    try_point(point);
   }
 
   using Tried = std::pair<double, Point>;
@@ -177,108 +163,110 @@ class Searcher {
     std::vector<Tried> best;
     if (nothing_to_gain()) return best;
     std::sort(grid_.begin(), grid_.end());
+    const auto part_of = [&](const Point& point) {
+      return choices_of(point, kShares).host_fraction;
+    };
     for (const Tried& tried : grid_) {
       const bool new_part = std::none_of(best.begin(), best.end(), [&](const Tried& other) {
-        return other.second.host == tried.second.host;
+        return part_of(other.second) == part_of(tried.second);
       });
       if (new_part && best.size() < kStarts) best.push_back(tried);
     }
     return best;
   }
 
-  static std::vector<std::int64_t> counts(const std::optional<std::int64_t>& wish,
-                                          std::int64_t layers, bool parts) {
-    if (wish) return {std::min(*wish, layers)};
-    std::vector<std::int64_t> all = {0, layers};
-    if (parts) all = {0, layers / 8, layers / 4, layers / 2, layers};
-    all.erase(std::unique(all.begin(), all.end()), all.end());
-    return all;
+  void try_grid() {
+    // First the plan that leaves nothing to be wished for.
+    Point point;
+    for (const Choice& row : table_) {
+      point.values.push_back(row.ideal != nullptr ? row.ideal(work_) : row.grid(work_).front());
+    }
+    try_point(point);
+    try_grid_from(0, point);
   }
 
-  void try_grid() {
-    const std::int64_t chunk = wishes_.chunk_parameters.value_or(default_chunk_parameters(work_));
-    const std::vector<int> hosts =
-        host_is_free() ? std::vector<int>{0, 4, 8, 12, 16} : std::vector<int>{0};
-    const std::int64_t kept = std::min(wishes_.kept_blocks.value_or(0), layers_);
-    // First the plan that leaves nothing to be wished for.
-    if (!wishes_.kept_blocks) {
-      try_point({.recompute = counts(wishes_.recompute_blocks, layers_, false).front(),
-                 .inputs = counts(wishes_.host_inputs, layers_, false).front(),
-                 .chunk = chunk,
-                 .kept = layers_});
-    }
-    for (const std::int64_t inputs : counts(wishes_.host_inputs, layers_, false)) {
-      for (const std::int64_t recompute : counts(wishes_.recompute_blocks, layers_, true)) {
-        for (const int host : hosts) {
-          for (const int more : {0, kShares}) {
-            if (nothing_to_gain()) return;
-            try_point({recompute, inputs, chunk, host, more, kept});
-          }
-        }
+  // Every value of this row's grid and of those behind it.
+  void try_grid_from(std::size_t row, Point& point) {
+    if (nothing_to_gain()) return;
+    if (row == table_.size()) {
+      for (const int more : {0, kShares}) {
+        point.more = more;
+        try_point(point);
       }
+      return;
+    }
+    const auto values = is_given(row) ? Choice::Values{0} : table_[row].grid(work_);
+    for (const std::int64_t value : values) {
+      point.values[row] = value;
+      try_grid_from(row + 1, point);
     }
   }
+
+  bool is_given(std::size_t row) const { return table_[row].given(wishes_).has_value(); }
 
   // Everything stays where it is and nothing is done twice.
   bool nothing_to_gain() const {
-    return best_.fits && best_.choices.offload_fraction == 0 &&
-           best_.choices.recompute_blocks == 0 && best_.choices.host_inputs == 0 &&
-           best_.choices.kept_blocks == std::min(wishes_.kept_blocks.value_or(layers_), layers_);
+    if (!best_.fits || best_.choices.offload_fraction > 0) return false;
+    Choices above = best_.choices;
+    return std::all_of(table_.begin(), table_.end(), [&](const Choice& row) {
+      return row.ideal == nullptr ||
+             row.get(best_.choices) == value_within(row, work_, wishes_, above, row.ideal(work_));
+    });
   }
 
   void try_point(const Point& point) {
     if (const auto seconds = seconds_of_step(point)) grid_.emplace_back(*seconds, point);
   }
 
-  // Whether the barest order fits, holes aside. Where it does not, which tier is short.
-  struct Fit {
-    bool fits = false;
-    bool short_of_device = false;
-  };
-  Fit barest(const Choices& choices) {
+  // What the barest order holds, holes aside.
+  Limits barest(const Choices& choices) {
     ++programs_;
     const Program program = build_training(three_passes_, choices, {});
+    Limits needs;
     Bytes missing = 0;
-    Fit fit;
     for (const Tier tier : program.topology->all_tiers()) {
-      const Bytes over =
-          peak_alive(program, tier) + beside_arena(program, three_passes_, tier) - limits_[tier];
-      if (over <= 0) continue;
-      missing += over;
-      fit.short_of_device = fit.short_of_device || tier == Tier::device;
+      needs[tier] = peak_alive(program, tier) + beside_arena(program, three_passes_, tier);
+      missing += std::max<Bytes>(0, needs[tier] - limits_[tier]);
     }
-    if (tasks_of_step(program, three_passes_) > kMostTasks) missing = std::max<Bytes>(missing, 1);
-    fit.fits = missing == 0;
-    if (best_.fits || missing >= missing_) return fit;
-    missing_ = missing;
-    best_.choices = choices;
-    return fit;
+    if (tasks_of_step(program, three_passes_) > kMostTasks) {
+      missing = std::max<Bytes>(missing, 1);
+      needs[Tier::host] = std::max(needs[Tier::host], limits_[Tier::host] + 1);
+    }
+    if (!best_.fits && missing < missing_) {
+      missing_ = missing;
+      best_.choices = choices;
+    }
+    return needs;
   }
 
-  // More off the device needs less of it and more of the host. Neighbours need about the same.
+  // More off the device needs less of it and more of where it goes, in proportion: what nothing and
+  // everything need says what anything between them does. -1 where nothing fits.
   int least_share(const Point& point) {
-    if (fixed_share()) return barest(choices_of(point, 0)).fits ? 0 : -1;
+    const auto over = [&](const Limits& needs) {
+      return std::ranges::any_of(work_.topology->all_tiers(),
+                                 [&](Tier tier) { return needs[tier] > limits_[tier]; });
+    };
     Point key = point;
     key.more = 0;
     const auto known = least_.find(key);
     if (known != least_.end()) return known->second;
-    int low = 0, high = kShares, found = -1;
-    int next = last_share_;
-    while (low <= high) {
-      const int share = next >= low && next <= high ? next : (low + high) / 2;
-      const Fit fit = barest(choices_of(point, share));
-      if (fit.fits) found = share;
-      if (!fit.fits && fit.short_of_device) {
-        low = share + 1;
-        next = share + 1;
-      } else {
-        high = share - 1;
-        next = share - 1;
-      }
-      if (share != last_share_) next = -1;
+    int& least = least_[key] = -1;
+    const Limits none = barest(choices_of(point, 0));
+    if (!over(none)) return least = 0;
+    if (fixed_share()) return least;
+    const Limits all = barest(choices_of(point, kShares));
+    double low = 0, high = kShares;
+    for (const Tier tier : work_.topology->all_tiers()) {
+      const auto slope = static_cast<double>(all[tier] - none[tier]) / kShares;
+      const auto room = static_cast<double>(limits_[tier] - none[tier]);
+      if (slope < 0) low = std::max(low, room / slope);
+      if (slope > 0) high = std::min(high, room / slope);
+      if (slope == 0 && room < 0) high = -1;
     }
-    if (found >= 0) last_share_ = found;
-    return least_[key] = found;
+    // Between the two the line is not quite straight.
+    constexpr double tolerance = 1;
+    if (low > high + tolerance || (over(all) && low > kShares)) return least;
+    return least = std::clamp(static_cast<int>(std::ceil(std::min(low, high))), 0, kShares);
   }
 
   // What a step takes, or nothing if it does not fit or cannot be the fastest.
@@ -290,8 +278,8 @@ class Searcher {
 
   std::optional<double> try_out(const Point& point) {
     // Where nothing fitted yet the grid is tried to its end: a refusal must be sure.
-    if (programs_ >= most_programs_ && (best_.fits || effort_.start)) return std::nullopt;
-    if (best_.fits && floor_(choices_of(point, 0)) >= best_.step_seconds * kWorthIt) {
+    if (programs_ >= most_programs_ && (best_.fits || budget_.start)) return std::nullopt;
+    if (best_.fits && bound_(choices_of(point, 0)) >= best_.step_seconds * kWorthIt) {
       return std::nullopt;
     }
     const int least = least_share(point);
@@ -301,7 +289,7 @@ class Searcher {
     const int first = std::min(least + point.more, kShares);
     for (int share = first; share <= kShares && share < first + tries; ++share) {
       const Choices choices = choices_of(point, share);
-      if (best_.fits && floor_(choices) >= best_.step_seconds * kWorthIt) return std::nullopt;
+      if (best_.fits && bound_(choices) >= best_.step_seconds * kWorthIt) return std::nullopt;
       ++programs_;
       const auto plan = try_plan_with(work_, choices, limits_, profile_);
       if (!plan && !fixed_share()) continue;
@@ -320,39 +308,30 @@ class Searcher {
   }
 
   // The neighbours of a point at some distance, along what is free.
-  std::vector<Point> neighbours(const Point& at, int scale) const {
+  std::vector<Point> neighbours(const Point& at, int distance) const {
     std::vector<Point> all;
-    const auto add = [&](auto member, std::int64_t by, std::int64_t most) {
-      for (const std::int64_t step : {by, -by}) {
-        Point other = at;
-        const std::int64_t value = static_cast<std::int64_t>(at.*member) + step;
-        if (value < 0 || value > most) continue;
-        other.*member = static_cast<std::remove_reference_t<decltype(other.*member)>>(value);
-        all.push_back(other);
+    for (std::size_t row = 0; row < table_.size(); ++row) {
+      if (table_[row].neighbours == nullptr || is_given(row)) continue;
+      const Choices choices = choices_of(at, kShares);
+      for (const std::int64_t value : table_[row].neighbours(work_, at.values[row], distance)) {
+        if (value < table_[row].least(work_) || value > table_[row].most(work_, choices)) continue;
+        all.push_back(at);
+        all.back().values[row] = value;
       }
-    };
-    const std::int64_t blocks = std::max<std::int64_t>(1, layers_ * scale / 64);
-    if (!wishes_.recompute_blocks) add(&Point::recompute, blocks, layers_);
-    if (host_is_free()) add(&Point::host, std::max(1, scale / 4), kHostShares);
-    if (!fixed_share()) add(&Point::more, scale, kShares);
-    if (!wishes_.host_inputs) add(&Point::inputs, blocks, layers_);
-    if (!wishes_.chunk_parameters) {
-      for (const std::int64_t chunk : {at.chunk / 2, at.chunk * 2}) {
-        const std::int64_t usual = default_chunk_parameters(work_);
-        const std::int64_t least = std::max(usual / 2, work_.parameters() / kMostChunks);
-        Point other = at;
-        other.chunk = chunk;
-        if (chunk >= least && chunk <= usual * 4) all.push_back(other);
-      }
+    }
+    for (const int more : {at.more + distance, at.more - distance}) {
+      if (fixed_share() || more < 0 || more > kShares) continue;
+      all.push_back(at);
+      all.back().more = more;
     }
     return all;
   }
 
   void take_small_steps(Point at, double seconds) {
-    for (const int scale : {8, 3, 1}) {
+    for (const int distance : {8, 3, 1}) {
       for (bool moved = true; moved;) {
         moved = false;
-        for (const Point& other : neighbours(at, scale)) {
+        for (const Point& other : neighbours(at, distance)) {
           const auto its = seconds_of_step(other);
           if (!its || *its >= seconds * kWorthIt) continue;
           at = other;
@@ -364,23 +343,15 @@ class Searcher {
     }
   }
 
-  // What keeping is worth is little, and so tried last: for what the plan leaves free, or where it
-  // is worth more than that states leave for it.
-  void keep_more() {
-    Point point = point_of(best_.choices);
-    const std::int64_t most = layers_ - point.recompute;
-    for (const std::int64_t kept : {most, most / 2, most / 4, most / 8}) {
-      point.kept = kept;
-      seconds_of_step(point);
-    }
-  }
-
-  // Spare room lets more of what moves be on its way at once.
-  void go_deeper() {
-    Point point = point_of(best_.choices);
-    for (const std::int64_t depth : {4, 8, 16}) {
-      point.depth = depth;
-      seconds_of_step(point);
+  void spend_spare_memory() {
+    most_programs_ = budget_.programs;
+    for (std::size_t row = 0; row < table_.size(); ++row) {
+      if (table_[row].spare == nullptr || is_given(row)) continue;
+      Point point = point_of(best_.choices);
+      for (const std::int64_t value : table_[row].spare(work_, best_.choices)) {
+        point.values[row] = value;
+        seconds_of_step(point);
+      }
     }
   }
 
@@ -390,13 +361,12 @@ class Searcher {
   const Wishes& wishes_;
   const Limits& limits_;
   const Profile& profile_;
-  const Effort& effort_;
-  const Floor floor_;
-  const std::int64_t layers_;
+  const SearchBudget& budget_;
+  const std::span<const Choice> table_;
+  const LowerBound bound_;
   int programs_ = 0;
-  int most_programs_ = effort_.programs * 7 / 8;  // the rest is for what comes last
-  int last_share_ = 0;
-  Found best_;
+  int most_programs_ = budget_.programs * 7 / 8;  // the rest is for what comes last
+  SearchResult best_;
   Bytes missing_ = std::numeric_limits<Bytes>::max();
   std::vector<Tried> grid_;
   std::map<Point, int> least_;
@@ -405,9 +375,9 @@ class Searcher {
 
 }  // namespace
 
-Found search(const Workload& work, const Wishes& wishes, const Limits& limits,
-             const Profile& profile, const Effort& effort) {
-  return Searcher(work, wishes, limits, profile, effort).run();
+SearchResult search(const Workload& work, const Wishes& wishes, const Limits& limits,
+                    const Profile& profile, const SearchBudget& budget) {
+  return Searcher(work, wishes, limits, profile, budget).run();
 }
 
 }  // namespace ebb::plan

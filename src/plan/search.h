@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
-#include "plan/planner.h"
+#include "plan/candidate.h"
+#include "plan/choice_table.h"
 
 namespace ebb::plan {
 
@@ -13,13 +15,14 @@ namespace ebb::plan {
 // bytes of three are those of any more.
 inline constexpr std::int64_t kMostPasses = 5;
 
-struct Effort {
+struct SearchBudget {
   int programs = 400;              // the most that are built, however large the space
   std::optional<Choices> start{};  // small steps from here if it fits, instead of the grid
   bool every_pass = false;         // lay out every micro-batch, however many
+  std::span<const Choice> table = choice_table();
 };
 
-struct Found {
+struct SearchResult {
   Choices choices{};  // where nothing fits, those that miss least
   bool fits = false;
   double step_seconds = 0;  // as predicted
@@ -27,6 +30,7 @@ struct Found {
   int programs = 0;         // built in search of it
 };
 
-Found search(const Workload&, const Wishes&, const Limits&, const Profile&, const Effort& = {});
+SearchResult search(const Workload&, const Wishes&, const Limits&, const Profile&,
+                    const SearchBudget& = {});
 
 }  // namespace ebb::plan

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "plan/planner.h"
+#include "plan/candidate.h"
 #include "plan/span.h"
 
 namespace ebb::plan {

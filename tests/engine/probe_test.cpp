@@ -30,7 +30,7 @@ TEST(BlockWork, EveryOpIsOfOneKind) {
   config.layers = 1;
   config.tied = false;
   BlockWork block(runtime, *stream, config, DType::f32, {.rows = 2, .sequence = 24});
-  kernels::CountingOps counting(runtime.model_ops());
+  kernels::CountingOps counting(runtime.device_model());
   plan::Cost all;
   using Kind = ChosenOps::Kind;
   for (const Kind kind : {Kind::product, Kind::attention, Kind::attention_backward, Kind::pass}) {

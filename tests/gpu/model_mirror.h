@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "kernels/model_ops.h"
+#include "kernels/described_ops.h"
 #include "kernels/op_cases.h"
 
 namespace ebb::kernels {
@@ -125,64 +125,10 @@ class DeviceMirror {
 };
 
 // `ops` on the mirrors of what it is given.
-class MirroredOps : public ModelOps {
+class MirroredOps : public DescribedOps {
  public:
   MirroredOps(ModelOps& ops, DeviceMirror& mirror) : ops_(ops), mirror_(mirror) {}
 
-  using ModelOps::matmul;
-  void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) override {
-    mirror_.around([&] { ops_.matmul(on(Product{c, a, b, options})); });
-  }
-  void column_sums(void* out, DType type, ConstView x) override {
-    mirror_.around([&] { ops_.column_sums(mirror_.at(out), type, on(x)); });
-  }
-  void add_row(View x, const void* row) override {
-    mirror_.around([&] { ops_.add_row(on(x), mirror_.at(row)); });
-  }
-  void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale) override {
-    mirror_.around([&] { ops_.embed(on(out), on(table), on(ids), scale); });
-  }
-  void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,
-                      float scale) override {
-    mirror_.around([&] { ops_.embed_backward(on(sums), on(dy), on(ids), scale); });
-  }
-  void norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
-            const void* bias, const Norm& norm) override {
-    mirror_.around([&] {
-      ops_.norm(on(y), on(stats), stats_given, on(x), mirror_.at(weight), mirror_.at(bias), norm);
-    });
-  }
-  void norm_backward(const NormGradients& to, ConstView dy, ConstView x, const float* stats,
-                     const void* weight, const Norm& norm) override {
-    NormGradients there = to;
-    there.dx = on(to.dx);
-    there.dweight = mirror_.at(to.dweight);
-    there.dbias = mirror_.at(to.dbias);
-    mirror_.around(
-        [&] { ops_.norm_backward(there, on(dy), on(x), on(stats), mirror_.at(weight), norm); });
-  }
-  void rope(View x, const float* table, const RopeShape& shape) override {
-    mirror_.around([&] { ops_.rope(on(x), on(table), shape); });
-  }
-  void attention(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
-                 const AttentionShape& shape) override {
-    mirror_.around([&] { ops_.attention(on(out), on(log_sums), on(q), on(k), on(v), shape); });
-  }
-  void attention_backward(View dq, View dk, View dv, ConstView dout, ConstView q, ConstView k,
-                          ConstView v, ConstView out, const float* log_sums,
-                          const AttentionShape& shape) override {
-    mirror_.around([&] {
-      ops_.attention_backward(on(dq), on(dk), on(dv), on(dout), on(q), on(k), on(v), on(out),
-                              on(log_sums), shape);
-    });
-  }
-  void activate(View h, ConstView x, Activation activation) override {
-    mirror_.around([&] { ops_.activate(on(h), on(x), activation); });
-  }
-  void activate_backward(View dx, View h, ConstView dh, ConstView x,
-                         Activation activation) override {
-    mirror_.around([&] { ops_.activate_backward(on(dx), on(h), on(dh), on(x), activation); });
-  }
   void product_activate(View h, const Product& x, Activation activation) override {
     mirror_.around([&] { ops_.product_activate(on(h), on(x), activation); });
   }
@@ -191,28 +137,13 @@ class MirroredOps : public ModelOps {
     mirror_.around(
         [&] { ops_.product_activate_backward(on(dx), on(h), on(dh), on(x), activation); });
   }
-  void cross_entropy(View dlogits, float* losses, ConstView logits,
-                     std::span<const std::int32_t> targets, float scale) override {
-    mirror_.around(
-        [&] { ops_.cross_entropy(on(dlogits), on(losses), on(logits), on(targets), scale); });
+
+ protected:
+  void call(const OpCall&, std::initializer_list<Address> addresses,
+            FunctionRef<void(ModelOps&)> run) override {
+    for (const Address& address : addresses) address.replace(mirror_.at(address.value()));
+    mirror_.around([&] { run(ops_); });
   }
-  void sum(double* total, const float* values, std::int64_t count) override {
-    mirror_.around([&] { ops_.sum(static_cast<double*>(mirror_.at(total)), on(values), count); });
-  }
-  void convert(View dst, ConstView src) override {
-    mirror_.around([&] { ops_.convert(on(dst), on(src)); });
-  }
-  void fill_zero(void* data, Bytes bytes) override {
-    mirror_.around([&] { ops_.fill_zero(mirror_.at(data), bytes); });
-  }
-  Bytes matmul_scratch(View c, ConstView a, ConstView b,
-                       const MatmulOptions& options) const override {
-    return ops_.matmul_scratch(c, a, b, options);
-  }
-  Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override {
-    return ops_.attention_scratch(type, shape, backward);
-  }
-  void bind_scratch(std::span<std::byte> scratch) override { ops_.bind_scratch(scratch); }
 
  private:
   template <class V>
@@ -228,10 +159,6 @@ class MirroredOps : public ModelOps {
     options.bias = mirror_.at(p.options.bias);
     options.addend = mirror_.at(p.options.addend);
     return {on(p.c), on(p.a), on(p.b), options};
-  }
-  float* on(const float* pointer) const { return static_cast<float*>(mirror_.at(pointer)); }
-  std::span<const std::int32_t> on(std::span<const std::int32_t> ids) const {
-    return {static_cast<const std::int32_t*>(mirror_.at(ids.data())), ids.size()};
   }
 
   ModelOps& ops_;

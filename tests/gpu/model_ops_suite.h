@@ -9,7 +9,7 @@
 #include "ebb/error.h"
 #include "gpu/model_mirror.h"
 #include "kernels/counting_ops.h"
-#include "kernels/cuda/model_ops.h"
+#include "kernels/cuda/model_library.h"
 #include "kernels/op_table.h"
 #include "kernels/reference/reference_ops.h"
 
@@ -31,23 +31,25 @@ class ModelOpsSuite : public testing::Test {
       GTEST_SKIP() << error.what();
     }
     mirror_ = std::make_unique<DeviceMirror>(*device_);
-    ops_ = create_cuda_model_ops();
-    ops_->bind_stream(mirror_->stream());
+    library_ = create_cuda_model_library();
+  }
+
+  Bound<ModelOps> ops(std::span<std::byte> scratch) {
+    return library_->ops({.stream = &mirror_->stream(), .scratch = scratch});
   }
 
   Bytes scratch_for(const OpCase& c, Buffers& buffers) {
-    CountingOps counting(*ops_);
+    CountingOps counting(*library_);
     c.run(counting, buffers);
     // A program multiplies matrices somewhere; sums of rows count on that.
-    return std::max(counting.take().scratch, ops_->matmul_scratch({}, {}, {}, {}));
+    return std::max(counting.take().scratch, library_->matmul_scratch({}, {}, {}, {}));
   }
 
   void run(const OpCase& c, Buffers& buffers, std::uint8_t poison) {
     mirror_->mirror(buffers, scratch_for(c, buffers), poison);
-    ops_->bind_scratch(mirror_->scratch());
-    MirroredOps mirrored(*ops_, *mirror_);
+    auto ops = this->ops(mirror_->scratch());
+    MirroredOps mirrored(ops, *mirror_);
     c.run(mirrored, buffers);
-    ops_->bind_scratch({});
     EXPECT_TRUE(mirror_->guard_untouched(poison)) << c.name << ": wrote behind the scratch";
   }
 
@@ -55,7 +57,7 @@ class ModelOpsSuite : public testing::Test {
 
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<DeviceMirror> mirror_;
-  std::unique_ptr<ModelOps> ops_;
+  std::unique_ptr<ModelLibrary> library_;
 };
 
 inline double allowed(const OpCase& c, DType type, double expected) {

@@ -182,18 +182,20 @@ TEST_F(CudaModelOps, ScratchOneByteTooSmallIsRefused) {
   for (const OpCase& c : {matmul_case(DType::bf16, DType::bf16, {64, 64, 64}),
                           attention_backward_case(DType::f32, {1, 64, 64, 1, 1, 16, 1.0f}, 0)}) {
     Buffers buffers = c.make(kSeed);
-    CountingOps counting(*ops_);
+    CountingOps counting(*library_);
     c.run(counting, buffers);
     const Bytes needed = counting.take().scratch;
     ASSERT_GT(needed, 256) << c.name;
     mirror_->mirror(buffers, needed, 0xff);
-    MirroredOps mirrored(*ops_, *mirror_);
     // What is asked for has 256 bytes to align with; the mirror is aligned and needs none.
     const auto exact = static_cast<std::size_t>(needed - 256);
-    ops_->bind_scratch(mirror_->scratch().first(exact - 1));
-    EXPECT_THROW(c.run(mirrored, buffers), Error) << c.name;
-    ops_->bind_scratch(mirror_->scratch().first(exact));
-    EXPECT_NO_THROW(c.run(mirrored, buffers)) << c.name;
+    const auto run_with = [&](std::size_t bytes) {
+      auto ops = this->ops(mirror_->scratch().first(bytes));
+      MirroredOps mirrored(ops, *mirror_);
+      c.run(mirrored, buffers);
+    };
+    EXPECT_THROW(run_with(exact - 1), Error) << c.name;
+    EXPECT_NO_THROW(run_with(exact)) << c.name;
   }
 }
 
@@ -233,7 +235,8 @@ TEST_F(CudaModelOps, ConvertRoundsAsToBf16ForAllHalves) {
     buffers[1].floats()[i] = std::bit_cast<float>(high << 16 | low);
   }
   mirror_->mirror(buffers, 0, 0xff);
-  MirroredOps(*ops_, *mirror_).convert(buffers[0].view(), buffers[1].view());
+  auto ops = this->ops({});
+  MirroredOps(ops, *mirror_).convert(buffers[0].view(), buffers[1].view());
   for (std::int64_t i = 0; i < count; ++i) {
     const float from = buffers[1].floats()[i];
     ASSERT_EQ(static_cast<const bf16*>(buffers[0].data())[i].bits, to_bf16(from).bits)
@@ -257,7 +260,8 @@ TEST_F(CudaModelOps, StoresRoundAsToBf16) {
     row[i] = bf16{static_cast<std::uint16_t>((exponent > less ? exponent - less : 0) | (i % 127))};
   }
   mirror_->mirror(buffers, 0, 0xff);
-  MirroredOps(*ops_, *mirror_).add_row(buffers[0].view(), row);
+  auto ops = this->ops({});
+  MirroredOps(ops, *mirror_).add_row(buffers[0].view(), row);
   for (std::int64_t i = 0; i < count; ++i) {
     const bf16 old = before[static_cast<std::size_t>(i)];
     const float sum = to_float(old) + to_float(row[i]);
@@ -276,7 +280,8 @@ TEST_F(CudaModelOps, SumsInFp64AndFillZeroStaysInside) {
   double expected = 0;
   for (std::int64_t i = 0; i < 70001; ++i) expected += buffers[0].value(0, i);
   mirror_->mirror(buffers, 0, 0xff);
-  MirroredOps mirrored(*ops_, *mirror_);
+  auto ops = this->ops({});
+  MirroredOps mirrored(ops, *mirror_);
   mirrored.sum(static_cast<double*>(buffers[1].data()), buffers[0].floats(), 70001);
   double total = 0;
   std::memcpy(&total, buffers[1].data(), sizeof total);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <deque>
+#include <optional>
 
 #include "base/thread_pool.h"
 #include "ebb/error.h"
@@ -22,7 +23,7 @@ class GpuOptimizer : public GpuTest {
     GpuTest::SetUp();
     if (IsSkipped()) return;
     stream_ = gpu().create_stream(device::StreamKind::compute, "compute");
-    ops_.bind_stream(*stream_);
+    ops_.emplace(ExecutionContext{.stream = stream_.get()});
     scale_ = gpu().allocate_device(sizeof(StepScale));
   }
 
@@ -116,7 +117,7 @@ class GpuOptimizer : public GpuTest {
       ReferenceOptimizerOps().update(expected.span(gradient), numbers, &now);
       mirror.gradient.upload();
       const StepScale* on_gpu = scale(now);
-      run([&] { ops_.update(mirror.span(), numbers, on_gpu); });
+      run([&] { ops_->update(mirror.span(), numbers, on_gpu); });
       if (step % check_every != 0 && step != steps) continue;
       mirror.download();
       ASSERT_EQ(difference(expected, found), "")
@@ -129,7 +130,7 @@ class GpuOptimizer : public GpuTest {
     stream_->synchronize();
   }
 
-  CudaOptimizerOps ops_;
+  std::optional<CudaOptimizerOps> ops_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::Buffer> scale_;
 };
@@ -215,7 +216,7 @@ TEST_F(GpuOptimizer, PlanesThatDisagreeInAlignmentEqualTheReference) {
     ReferenceOptimizerOps().update(cut(expected.span(gradient)), numbers, &now);
     Mirror mirror(*this, found, gradient);
     const StepScale* on_gpu = scale(now);
-    run([&] { ops_.update(cut(mirror.span()), numbers, on_gpu); });
+    run([&] { ops_->update(cut(mirror.span()), numbers, on_gpu); });
     mirror.download();
     EXPECT_EQ(difference(expected, found), "") << kind.name;
   }
@@ -243,7 +244,7 @@ TEST_F(GpuOptimizer, ManySpansInOneCallEqualTheReferenceOneByOne) {
     updates.push_back({there, mixed_step(shape, i)});
   }
   const StepScale* on_gpu = scale(now);
-  run([&] { ops_.update_spans(updates, on_gpu); });
+  run([&] { ops_->update_spans(updates, on_gpu); });
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     mirrors[i].download();
     ASSERT_EQ(difference(expected[i], found[i]), "") << "span " << i << ": " << shapes[i].text();
@@ -258,7 +259,7 @@ TEST_F(GpuOptimizer, ANormThatIsNotFiniteTouchesNothing) {
     gradient.fill(3, 5, 1.0);
     Mirror mirror(*this, state, gradient);
     const StepScale* on_gpu = scale({0.5f, 0});
-    run([&] { ops_.update(mirror.span(), kind.numbers(1), on_gpu); });
+    run([&] { ops_->update(mirror.span(), kind.numbers(1), on_gpu); });
     mirror.download();
     EXPECT_EQ(state.weight.bytes(), before.weight.bytes()) << kind.name;
     EXPECT_EQ(state.low.bytes(), before.low.bytes()) << kind.name;
@@ -278,7 +279,7 @@ TEST_F(GpuOptimizer, ANanMasterHasANanHighHalf) {
     for (int i = 0; i < 8; ++i) gradient.as<float>()[i] = std::numeric_limits<float>::quiet_NaN();
     Mirror mirror(*this, state, gradient);
     const StepScale* on_gpu = scale({1.0f, 1});
-    run([&] { ops_.update(mirror.span(), kind.numbers(1), on_gpu); });
+    run([&] { ops_->update(mirror.span(), kind.numbers(1), on_gpu); });
     mirror.download();
     for (std::int64_t i = 0; i < 8; ++i) {
       EXPECT_TRUE(std::isnan(state.weight.at(i))) << kind.name << ", " << i;
@@ -316,7 +317,27 @@ TEST_F(GpuOptimizer, SumsEqualTheReference) {
       Array found = expected;
       Copy gpu_gradient(*this, gradient), sum(*this, found);
       ReferenceOptimizerOps().add_gradient(expected.as<float>(), gradient.data(), type, count);
-      run([&] { ops_.add_gradient(sum.as<float>(), gpu_gradient.data(), type, count); });
+      run([&] { ops_->add_gradient(sum.as<float>(), gpu_gradient.data(), type, count); });
+      sum.download();
+      ASSERT_EQ(difference(expected, found), "") << name_of(type) << ", " << count << " elements";
+    }
+  }
+}
+
+TEST_F(GpuOptimizer, SumsOfTheFirstTwoEqualTheReference) {
+  for (const DType type : {DType::bf16, DType::f32}) {
+    for (const std::int64_t count : sizes()) {
+      const auto seed = static_cast<std::uint64_t>(count);
+      Array first(type, count, count % 5), second(type, count, count % 3);
+      first.fill(seed, 1, 1.0);
+      second.fill(seed, 2, 1.0);
+      Array expected(DType::f32, count, count % 7);
+      expected.fill(seed, 3, 1.0);
+      Array found = expected;
+      Copy a(*this, first), b(*this, second), sum(*this, found);
+      ReferenceOptimizerOps().add_two_gradients(expected.as<float>(), first.data(), second.data(),
+                                                type, count);
+      run([&] { ops_->add_two_gradients(sum.as<float>(), a.data(), b.data(), type, count); });
       sum.download();
       ASSERT_EQ(difference(expected, found), "") << name_of(type) << ", " << count << " elements";
     }
@@ -335,7 +356,7 @@ TEST_F(GpuOptimizer, FinishedGradientsEqualTheReference) {
         Array found = expected;
         Copy gpu_sum(*this, sum), gradient(*this, found);
         ReferenceOptimizerOps().finish_gradient(expected.data(), type, sum.data(), sum_type, count);
-        run([&] { ops_.finish_gradient(gradient.data(), type, gpu_sum.data(), sum_type, count); });
+        run([&] { ops_->finish_gradient(gradient.data(), type, gpu_sum.data(), sum_type, count); });
         gradient.download();
         ASSERT_EQ(difference(expected, found), "")
             << name_of(type) << ", sum " << name_of(sum_type) << ", " << count << " elements";
@@ -365,7 +386,8 @@ TEST_F(GpuOptimizer, SquareSumsEqualTheReference) {
         stream_->copy_now(partials->data(), found.data(), bytes);
         ReferenceOptimizerOps().square_sums(expected.data(), values.data(), type, count);
         run([&] {
-          ops_.square_sums(reinterpret_cast<double*>(partials->data()), on_gpu.data(), type, count);
+          ops_->square_sums(reinterpret_cast<double*>(partials->data()), on_gpu.data(), type,
+                            count);
         });
         stream_->copy_now(found.data(), partials->data(), bytes);
         for (std::size_t i = 0; i <= blocks; ++i) {
@@ -419,7 +441,7 @@ TEST_F(GpuOptimizer, FinishedPartsEqualTheReference) {
         first += norm_blocks(parts[p].count);
       }
       ReferenceOptimizerOps().finish_parts(parts, type, sum_type);
-      run([&] { ops_.finish_parts(gpu_parts, type, sum_type); });
+      run([&] { ops_->finish_parts(gpu_parts, type, sum_type); });
       stream_->copy_now(gpu_squares.data(), partials->data(), bytes);
       for (std::size_t p = 0; p < parts.size(); ++p) {
         gradients[p].download();
@@ -435,12 +457,12 @@ TEST_F(GpuOptimizer, FinishedPartsEqualTheReference) {
   }
 }
 
-TEST_F(GpuOptimizer, RefusesTypesItDoesNotKnowAndCallsBeforeItIsBound) {
+TEST_F(GpuOptimizer, RefusesTypesItDoesNotKnowAndContextsWithoutAStream) {
   StateSpan span;
   span.weight_type = DType::i32;
-  EXPECT_THROW(ops_.update(span, AdamWStep{}, nullptr), ConfigError);
-  EXPECT_THROW(ops_.add_gradient(nullptr, nullptr, DType::i16, 0), ConfigError);
-  EXPECT_THROW(CudaOptimizerOps().add_gradient(nullptr, nullptr, DType::f32, 1), DeviceError);
+  EXPECT_THROW(ops_->update(span, AdamWStep{}, nullptr), ConfigError);
+  EXPECT_THROW(ops_->add_gradient(nullptr, nullptr, DType::i16, 0), ConfigError);
+  EXPECT_THROW(CudaOptimizerOps(ExecutionContext{}), Error);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "gpu/gpu_test.h"
-#include "kernels/cuda/model_ops.h"
+#include "kernels/cuda/model_library.h"
 
 namespace ebb::kernels {
 namespace {
@@ -32,11 +32,8 @@ class ProductSearches : public GpuTest {
     stream_->copy_now(memory_->data(), values.data(), memory_->bytes());
   }
 
-  std::unique_ptr<ModelOps> make_ops() {
-    auto ops = create_cuda_model_ops();
-    ops->bind_stream(*stream_);
-    ops->bind_scratch({scratch_->data(), static_cast<std::size_t>(scratch_->bytes())});
-    return ops;
+  ExecutionContext in(const device::Buffer& memory) const {
+    return {stream_.get(), {memory.data(), static_cast<std::size_t>(memory.bytes())}};
   }
 
   // As a layer with a bias that is added to a residual stream.
@@ -48,19 +45,18 @@ class ProductSearches : public GpuTest {
             {.transpose_b = true, .bias = base + 32 * kMiB, .addend = base + 40 * kMiB}};
   }
 
-  std::vector<std::uint16_t> result(ModelOps& ops) {
+  std::vector<std::uint16_t> result(ModelLibrary& library) {
     const Product p = product();
-    stream_->submit([&] { ops.matmul(p.c, p.a, p.b, p.options); });
+    stream_->submit([&] { library.ops(in(*scratch_))->matmul(p); });
     std::vector<std::uint16_t> bits(static_cast<std::size_t>(kRows * kCols));
     stream_->copy_now(bits.data(), p.c.data, kRows * kCols * 2);
     return bits;
   }
 
-  void search(ModelOps& ops) {
-    ProductSearch& products = *ops.product_search();
-    const Bytes bytes = products.search_bytes(product());
-    const auto memory = gpu().allocate_device(bytes);
-    products.search(product(), {memory->data(), static_cast<std::size_t>(bytes)});
+  void search(ModelLibrary& library) {
+    ProductSearch& products = *library.product_search();
+    const auto memory = gpu().allocate_device(products.search_bytes(product()));
+    products.search(product(), in(*memory));
   }
 
   std::unique_ptr<device::Stream> stream_;
@@ -68,7 +64,7 @@ class ProductSearches : public GpuTest {
 };
 
 TEST_F(ProductSearches, AChoiceIsKeptAndUsedByWhoLoadsIt) {
-  const auto first = make_ops();
+  const auto first = create_cuda_model_library();
   ProductSearch& searched = *first->product_search();
   EXPECT_FALSE(searched.chosen(product()));
   EXPECT_TRUE(searched.choices().empty());
@@ -84,7 +80,7 @@ TEST_F(ProductSearches, AChoiceIsKeptAndUsedByWhoLoadsIt) {
   ASSERT_EQ(choices.size(), 1u);
   const std::vector<std::uint16_t> expected = result(*first);
 
-  const auto second = make_ops();
+  const auto second = create_cuda_model_library();
   ProductSearch& loaded = *second->product_search();
   loaded.load_choices(choices);
   EXPECT_TRUE(loaded.chosen(product()));
@@ -93,17 +89,17 @@ TEST_F(ProductSearches, AChoiceIsKeptAndUsedByWhoLoadsIt) {
 }
 
 TEST_F(ProductSearches, WhatIsNoChoiceIsLeftOut) {
-  const auto first = make_ops();
+  const auto first = create_cuda_model_library();
   search(*first);
   const ProductChoices choices = first->product_search()->choices();
   const std::string& name = choices.begin()->first;
   const std::string& choice = choices.begin()->second;
   for (const std::string& text : {std::string(), std::string("fast"), choice + " 1",
                                   choice.substr(0, choice.rfind(' ')), " " + choice}) {
-    const auto ops = make_ops();
-    ops->product_search()->load_choices({{name, text}, {"1 2 3", text}, {"", text}});
-    EXPECT_FALSE(ops->product_search()->chosen(product())) << text;
-    EXPECT_NO_THROW(result(*ops)) << text;
+    const auto library = create_cuda_model_library();
+    library->product_search()->load_choices({{name, text}, {"1 2 3", text}, {"", text}});
+    EXPECT_FALSE(library->product_search()->chosen(product())) << text;
+    EXPECT_NO_THROW(result(*library)) << text;
   }
 }
 

@@ -28,11 +28,11 @@ TEST(LibraryMemory, OfOneDnnIsNoMoreThanIsCounted) {
   if (!HeapWatch::works()) GTEST_SKIP() << "sanitizers take memory of their own";
   for (const int threads : {1, 4}) {
     ThreadPool pool(threads);
-    CpuOps ops(pool);
+    CpuModelLibrary library(pool);
     for (const DType type : {DType::bf16, DType::f32}) {
       Bytes scratch = 0;
       std::vector<std::byte> a, b, c, workspace;
-      const auto all = [&](bool run) {
+      const auto all = [&](ModelOps* ops) {
         for (const auto& [hidden, inner, vocabulary] :
              {Shape{128, 352, 512}, Shape{384, 1024, 2048}, Shape{768, 2048, 4096}}) {
           for (const auto& [m, n, k] : products_of(512, hidden, inner, vocabulary)) {
@@ -48,30 +48,30 @@ TEST(LibraryMemory, OfOneDnnIsNoMoreThanIsCounted) {
               const ConstView left{a.data(), type, m, k, k};
               const ConstView right = transpose ? ConstView{b.data(), type, n, k, k}
                                                 : ConstView{b.data(), type, k, n, n};
-              if (run) {
-                ops.matmul(to, left, right, options);
+              if (ops != nullptr) {
+                ops->matmul(to, left, right, options);
               } else {
-                scratch = std::max(scratch, ops.matmul_scratch(to, left, right, options));
+                scratch = std::max(scratch, library.matmul_scratch(to, left, right, options));
               }
             }
           }
         }
       };
-      all(false);
+      all(nullptr);
       workspace.resize(static_cast<std::size_t>(scratch));
-      ops.bind_scratch(workspace);
+      CpuOps ops(library, workspace);
       const Bytes before = process_memory().own;
-      all(true);
-      all(true);
+      all(&ops);
+      all(&ops);
       const Bytes taken = process_memory().own - before;
       RecordProperty("bytes", std::to_string(taken));
       std::printf("%d threads, %d bytes an element: %lld taken, %lld counted\n", threads,
                   static_cast<int>(size_of(type)), static_cast<long long>(taken),
-                  static_cast<long long>(ops.library_bytes()));
+                  static_cast<long long>(library.library_bytes()));
       // The code that it makes for each shape is outside of the limits, as all code is: here that
       // of three models.
       constexpr Bytes code = 4 * kMiB;
-      EXPECT_LE(taken, ops.library_bytes() + code) << threads << " threads";
+      EXPECT_LE(taken, library.library_bytes() + code) << threads << " threads";
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include "base/thread_pool.h"
 #include "ebb/error.h"
+#include "heap_watch.h"
 #include "hwy/targets.h"
 #include "kernels/counting_ops.h"
 #include "kernels/cpu/cpu_ops.h"
@@ -145,14 +146,13 @@ std::vector<OpCase> all_cases() {
   return cases;
 }
 
-// Runs a case with exactly the scratch that the ops ask for.
-void run_with_scratch(ModelOps& ops, const OpCase& c, Buffers& buffers) {
-  CountingOps counting(ops);
+// Runs a case with exactly the scratch that the library asks for.
+void run_with_scratch(ModelLibrary& library, const OpCase& c, Buffers& buffers) {
+  CountingOps counting(library);
   c.run(counting, buffers);
   std::vector<std::byte> scratch(static_cast<std::size_t>(counting.take().scratch));
-  ops.bind_scratch(scratch);
+  auto ops = library.ops({.scratch = scratch});
   c.run(ops, buffers);
-  ops.bind_scratch({});
 }
 
 double allowed(const OpCase& c, DType type, double expected) {
@@ -186,8 +186,9 @@ class ModelOpsTable : public testing::TestWithParam<bool> {};
 // With and without bf16 products: machines below AVX-512 take the second way.
 TEST_P(ModelOpsTable, CpuMatchesReferenceAtAnyThreadCount) {
   ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
-  CpuOps ops[] = {CpuOps(pools[0], GetParam()), CpuOps(pools[1], GetParam()),
-                  CpuOps(pools[2], GetParam())};
+  CpuModelLibrary libraries[] = {CpuModelLibrary(pools[0], GetParam()),
+                                 CpuModelLibrary(pools[1], GetParam()),
+                                 CpuModelLibrary(pools[2], GetParam())};
   ReferenceOps reference;
   for (const OpCase& c : all_cases()) {
     Buffers inputs = c.make(kSeed);
@@ -195,7 +196,7 @@ TEST_P(ModelOpsTable, CpuMatchesReferenceAtAnyThreadCount) {
     Buffers expected = inputs;
     c.run(reference, expected);
     Buffers found[] = {inputs, inputs, inputs};
-    for (int t = 0; t < 3; ++t) run_with_scratch(ops[t], c, found[t]);
+    for (int t = 0; t < 3; ++t) run_with_scratch(libraries[t], c, found[t]);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i].operand().type == DType::i32) continue;
       if (inputs[i].operand().role == Role::input) {
@@ -218,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(Products, ModelOpsTable, testing::Values(true, false),
 // Other vector widths are other code: each one the machine has is tried.
 TEST(CpuOps, MatchesReferenceOnEveryInstructionSet) {
   ThreadPool pool(2);
-  CpuOps ops(pool);
+  CpuModelLibrary library(pool);
   ReferenceOps reference;
   const auto use = [](std::int64_t targets) {
     hwy::SetSupportedTargetsForTest(targets);
@@ -241,7 +242,7 @@ TEST(CpuOps, MatchesReferenceOnEveryInstructionSet) {
       use(left & -left);
       SCOPED_TRACE(hwy::TargetName(left & -left));
       Buffers found = inputs;
-      run_with_scratch(ops, c, found);
+      run_with_scratch(library, c, found);
       use(0);
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i].operand().role != Role::input) expect_near(c, expected[i], found[i]);
@@ -254,27 +255,27 @@ TEST(CpuOps, MatchesReferenceOnEveryInstructionSet) {
 
 TEST(CpuOps, ScratchOneByteTooSmallIsRefused) {
   ThreadPool pool(2);
-  CpuOps ops(pool, false);  // widening always needs scratch
+  CpuModelLibrary library(pool, false);  // widening always needs scratch
   for (const OpCase& c : {matmul_case(DType::bf16, DType::bf16, {64, 64, 64}),
                           attention_case(DType::bf16, {1, 64, 64, 1, 1, 16, 1.0f}, 0),
                           attention_case(DType::bf16, {1, 1, 64, 1, 1, 16, 1.0f}, 0),
                           attention_backward_case(DType::bf16, {1, 64, 64, 1, 1, 16, 1.0f}, 0)}) {
     Buffers buffers = c.make(kSeed);
-    CountingOps counting(ops);
+    CountingOps counting(library);
     c.run(counting, buffers);
     const Bytes needed = counting.take().scratch;
     ASSERT_GT(needed, 0) << c.name;
     std::vector<std::byte> scratch(static_cast<std::size_t>(needed));
-    ops.bind_scratch(std::span(scratch).first(scratch.size() - 1));
-    EXPECT_THROW(c.run(ops, buffers), Error) << c.name;
-    ops.bind_scratch(scratch);
-    EXPECT_NO_THROW(c.run(ops, buffers)) << c.name;
+    auto with_less = library.ops({.scratch = std::span(scratch).first(scratch.size() - 1)});
+    EXPECT_THROW(c.run(with_less, buffers), Error) << c.name;
+    auto with_all = library.ops({.scratch = scratch});
+    EXPECT_NO_THROW(c.run(with_all, buffers)) << c.name;
   }
 }
 
 TEST(CpuOps, NotANumberReachesTheResult) {
   ThreadPool pool(1);
-  CpuOps ops(pool);
+  CpuModelLibrary library(pool);
   const float nan = std::nanf("");
   for (const OpCase& c :
        {attention_case(DType::f32, {1, 70, 70, 1, 1, 16, 1.0f}, 0),
@@ -290,7 +291,7 @@ TEST(CpuOps, NotANumberReachesTheResult) {
         buffer.floats()[0] = nan;
       }
     }
-    run_with_scratch(ops, c, buffers);
+    run_with_scratch(library, c, buffers);
     EXPECT_TRUE(std::isnan(buffers[0].value(0, 0)))
         << c.name << " found " << buffers[0].value(0, 0);
   }
@@ -307,7 +308,8 @@ TEST(CpuOps, ConvertRoundsAsToBf16ForAllHalves) {
   const auto count = static_cast<std::int64_t>(from.size());
   std::vector<bf16> to(from.size());
   ThreadPool pool(2);
-  CpuOps ops(pool);
+  CpuModelLibrary library(pool);
+  CpuOps ops(library, {});
   ops.convert({to.data(), DType::bf16, 1, count, count},
               {from.data(), DType::f32, 1, count, count});
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -318,7 +320,8 @@ TEST(CpuOps, ConvertRoundsAsToBf16ForAllHalves) {
 
 TEST(CpuOps, SumIsInOrderAndFillZeroStaysInside) {
   ThreadPool pool(3);
-  CpuOps ops(pool);
+  CpuModelLibrary library(pool);
+  CpuOps ops(library, {});
   const std::vector<float> values{1e8f, 1.0f, -1e8f, 0.25f};
   double total = -1;
   ops.sum(&total, values.data(), 4);
@@ -328,6 +331,42 @@ TEST(CpuOps, SumIsInOrderAndFillZeroStaysInside) {
   EXPECT_EQ(bytes.front(), std::byte{1});
   EXPECT_EQ(bytes.back(), std::byte{1});
   EXPECT_EQ(std::count(bytes.begin(), bytes.end(), std::byte{0}), 699999);
+}
+
+// Ops made for two tasks do not know of each other, and making them takes no memory.
+TEST(CpuOps, OpsOfTwoContextsKeepTheirOwnScratch) {
+  ThreadPool pool(2);
+  CpuModelLibrary library(pool, false);
+  const OpCase c = matmul_case(DType::bf16, DType::bf16, {64, 64, 64});
+  Buffers first = c.make(kSeed), second = first;
+  CountingOps counting(library);
+  c.run(counting, first);
+  const auto bytes = static_cast<std::size_t>(counting.take().scratch);
+  std::vector<std::byte> one(bytes), two(bytes, std::byte{1});
+  const HeapWatch watch;
+  auto ops_one = library.ops({.scratch = one});
+  auto ops_two = library.ops({.scratch = two});
+  EXPECT_EQ(HeapWatch::works() ? watch.peak() : 0, 0);
+  c.run(ops_one, first);
+  EXPECT_EQ(std::count(two.begin(), two.end(), std::byte{1}), static_cast<std::ptrdiff_t>(bytes));
+  c.run(ops_two, second);
+  expect_same_bits(c, first[0], second[0]);
+}
+
+TEST(CpuModelLibrary, CountsWhatIsMadeAfterItWasFrozen) {
+  ThreadPool pool(1);
+  CpuModelLibrary library(pool);
+  const ConstView a{nullptr, DType::f32, 8, 16, 16}, b{nullptr, DType::f32, 16, 4, 4};
+  const View c{nullptr, DType::f32, 8, 4, 4};
+  EXPECT_EQ(library.entries(), 0);
+  library.prepare({c, a, b});
+  EXPECT_GT(library.entries(), 0);
+  EXPECT_EQ(library.entries_since_freeze(), 0);
+  library.freeze();
+  library.prepare({c, a, b});
+  EXPECT_EQ(library.entries_since_freeze(), 0);
+  library.prepare({c, a, b, {.addend = &library}});
+  EXPECT_EQ(library.entries_since_freeze(), 1);
 }
 
 TEST(MatmulGrid, CoversWithoutSlivers) {
@@ -347,8 +386,8 @@ TEST(MatmulGrid, CoversWithoutSlivers) {
 
 TEST(CountingOps, CountsWithoutMemory) {
   ThreadPool pool(1);
-  CpuOps backend(pool, false);
-  CountingOps counting(backend);
+  CpuModelLibrary library(pool, false);
+  CountingOps counting(library);
   const View c{nullptr, DType::f32, 8, 4, 4};
   const ConstView a{nullptr, DType::bf16, 8, 16, 16}, b{nullptr, DType::bf16, 4, 16, 16};
   MatmulOptions options;
@@ -357,7 +396,7 @@ TEST(CountingOps, CountsWithoutMemory) {
   CountingOps::Count count = counting.take();
   EXPECT_EQ(count.flops, 2.0 * 8 * 4 * 16);
   EXPECT_EQ(count.bytes, 8 * 16 * 2 + 4 * 16 * 2 + 8 * 4 * 4);
-  EXPECT_EQ(count.scratch, backend.matmul_scratch(c, a, b, options));
+  EXPECT_EQ(count.scratch, library.matmul_scratch(c, a, b, options));
   ASSERT_EQ(count.calls.size(), 1u);
   EXPECT_EQ(count.calls[0].kind, CountingOps::Kind::product);
   EXPECT_EQ(count.calls[0].shortest, 4);

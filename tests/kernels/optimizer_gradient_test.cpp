@@ -60,6 +60,39 @@ TEST_P(OptimizerGradients, SumsEqualTheReference) {
   }
 }
 
+// The sum of the first two is what adding both to zeros makes, signs of zeros included.
+TEST_P(OptimizerGradients, SumsOfTheFirstTwoEqualTheReference) {
+  for (const DType type : {DType::bf16, DType::f32}) {
+    for (const std::int64_t count : sizes()) {
+      const auto seed = static_cast<std::uint64_t>(count);
+      Array first(type, count, count % 5), second(type, count, count % 7);
+      first.fill(seed, 1, 1.0);
+      second.fill(seed, 2, 1.0);
+      for (std::int64_t i = 0; i < count; i += 11) {
+        if (type == DType::f32) {
+          first.as<float>()[i] = second.as<float>()[i] = -0.0f;
+        } else {
+          first.as<bf16>()[i] = second.as<bf16>()[i] = bf16{0x8000};
+        }
+      }
+      Array zeros(DType::f32, count, count % 3);
+      std::fill_n(zeros.as<float>(), count, 0.0f);
+      Array expected = zeros;
+      reference_.add_gradient(expected.as<float>(), first.data(), type, count);
+      reference_.add_gradient(expected.as<float>(), second.data(), type, count);
+      Array at_once = zeros;
+      reference_.add_two_gradients(at_once.as<float>(), first.data(), second.data(), type, count);
+      ASSERT_EQ(difference(expected, at_once), "") << name_of(type) << ", " << count;
+      for (const std::int64_t target : targets()) {
+        const OnlyTarget only(target);
+        Array found = zeros;
+        cpu_.add_two_gradients(found.as<float>(), first.data(), second.data(), type, count);
+        ASSERT_EQ(difference(expected, found), "") << about(target, GetParam(), type, type, count);
+      }
+    }
+  }
+}
+
 TEST_P(OptimizerGradients, FinishedGradientsEqualTheReference) {
   for (const DType type : {DType::bf16, DType::f32}) {
     for (const DType sum_type : {DType::bf16, DType::f32}) {

@@ -50,7 +50,6 @@ class FamilyTest : public testing::TestWithParam<std::tuple<std::string, bool>> 
   SmallModel make() {
     const Config config =
         parse_config(read_json(folder_ / "config.json"), (folder_ / "config.json").string());
-    cpu_.bind_scratch(scratch_);
     const bool on_cpu = std::get<1>(GetParam());
     SmallModel model(config, {.rows = kRows, .sequence = kLength}, 3, on_cpu ? &cpu_ : nullptr);
     const checkpoint::SafetensorsReader reader(files_, folder_ / "model.safetensors");
@@ -73,8 +72,9 @@ class FamilyTest : public testing::TestWithParam<std::tuple<std::string, bool>> 
   io::PosixFileSystem files_;
   std::filesystem::path folder_ = golden(std::get<0>(GetParam()));
   ThreadPool pool_{2};
-  kernels::CpuOps cpu_{pool_};
+  kernels::CpuModelLibrary library_{pool_};
   std::vector<std::byte> scratch_ = std::vector<std::byte>(16 * kMiB);
+  kernels::CpuOps cpu_{library_, scratch_};
 };
 
 TEST_P(FamilyTest, LogitsMatchAtEveryPosition) {

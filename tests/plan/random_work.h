@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "plan/choice_table.h"
 #include "plan/choices.h"
 #include "plan/explain.h"
 #include "plan/workload.h"

@@ -9,6 +9,7 @@
 #include "plan/alternatives.h"
 #include "plan/even_work.h"
 #include "plan/explain.h"
+#include "plan/planner.h"
 
 namespace ebb::plan {
 namespace {
@@ -74,7 +75,7 @@ TEST(Search, IsBoundByProgramsBuilt) {
   const Workload work = even_work(4);
   for (const Limits& limits : limits_for(work)) {
     for (const int programs : {60, 120, 300}) {
-      const Found found = search(work, {}, limits, machine(), {.programs = programs});
+      const SearchResult found = search(work, {}, limits, machine(), {.programs = programs});
       EXPECT_TRUE(found.fits);
       EXPECT_LE(found.programs, programs + of_a_point) << limits[Tier::device] << " bytes";
     }
@@ -84,7 +85,7 @@ TEST(Search, IsBoundByProgramsBuilt) {
 TEST(Search, LooksAtFewMicroBatchesOfMany) {
   const Workload work = even_work(300);
   for (const Limits& limits : limits_for(work)) {
-    const Found found = search(work, {.chunk_parameters = kChunk}, limits, machine());
+    const SearchResult found = search(work, {.chunk_parameters = kChunk}, limits, machine());
     ASSERT_TRUE(found.fits);
     const Plan plan = plan_with(work, found.choices, limits, machine());
     EXPECT_TRUE(fits(plan)) << flags_of(found.choices);

@@ -171,27 +171,30 @@ class OptimizerBench {
  private:
   engine::Race race(const Row& row, const engine::StateMemory& memory) {
     const kernels::StateSpan span = memory.span();
-    kernels::OptimizerOps& ops = runtime_.host_optimizer();
+    kernels::OptimizerLibrary& library = runtime_.host_optimizer();
     std::vector<engine::StreamedPlane> planes = memory.planes();
     if (row.rule) {
-      return {[this, span, &ops, rule = *row.rule] {
+      return {[this, span, &library, rule = *row.rule] {
                 const kernels::StepScale scale{.gradient_scale = 0.9f};
-                ops.update(span, optim::step_numbers(rule, 1e-3, ++step_, true, 0), &scale);
+                const kernels::Step step = optim::step_numbers(rule, 1e-3, ++step_, true, 0);
+                library.ops({})->update(span, step, &scale);
               },
               planes};
     }
     const engine::StreamedPlane gradient = planes.back();
     if (row.name == "square_sums") {
       partials_.resize(static_cast<std::size_t>(kernels::norm_blocks(span.count)));
-      return {[this, span, &ops] {
-                ops.square_sums(partials_.data(), span.gradient, span.gradient_type, span.count);
+      return {[this, span, &library] {
+                library.ops({})->square_sums(partials_.data(), span.gradient, span.gradient_type,
+                                             span.count);
               },
               {gradient}};
     }
     auto* sum = static_cast<float*>(span.first);
-    return {
-        [span, &ops, sum] { ops.add_gradient(sum, span.gradient, span.gradient_type, span.count); },
-        {{.data = reinterpret_cast<std::byte*>(sum), .bytes = 4 * span.count}, gradient}};
+    return {[span, &library, sum] {
+              library.ops({})->add_gradient(sum, span.gradient, span.gradient_type, span.count);
+            },
+            {{.data = reinterpret_cast<std::byte*>(sum), .bytes = 4 * span.count}, gradient}};
   }
 
   // Rows whose planes have the same sizes have the same rivals.

@@ -10,7 +10,7 @@ namespace ebb::engine {
 namespace {
 
 plan::Workload workload_of(Runtime& runtime, const model::Decoder& decoder) {
-  kernels::CountingOps ops(runtime.model_ops());
+  kernels::CountingOps ops(runtime.device_model());
   return training_workload(decoder, model::parameters_of(decoder.config()), ops, {});
 }
 
@@ -70,7 +70,9 @@ Bytes BlockWork::bytes(Runtime& runtime, const model::Config& config, DType type
 
 BlockWork::BlockWork(Runtime& runtime, device::Stream& stream, const model::Config& config,
                      DType type, model::Shape shape)
-    : decoder_(config, type, type, shape),
+    : library_(runtime.device_model()),
+      stream_(stream),
+      decoder_(config, type, type, shape),
       work_(workload_of(runtime, decoder_)),
       buffer_(runtime.device().allocate_device(Places(work_, memory::Carver::measuring()).bytes)) {
   const Places at(work_, {buffer_->data(), buffer_->bytes()});
@@ -82,8 +84,11 @@ BlockWork::BlockWork(Runtime& runtime, device::Stream& stream, const model::Conf
   const Bytes rest = at.bytes - at.values_end;
   const std::vector<std::byte> zeros(static_cast<std::size_t>(rest));
   stream.copy_now(buffer_->data() + at.values_end, zeros.data(), rest);
-  runtime.model_ops().bind_stream(stream);
-  runtime.model_ops().bind_scratch({at.scratch, static_cast<std::size_t>(work_.scratch)});
+}
+
+kernels::Bound<kernels::ModelOps> BlockWork::ops() {
+  const Places at(work_, {buffer_->data(), buffer_->bytes()});
+  return library_.ops({&stream_, {at.scratch, static_cast<std::size_t>(work_.scratch)}});
 }
 
 plan::Cost BlockWork::cost() const {

@@ -12,8 +12,7 @@ namespace ebb::engine {
 
 class BlockWork {
  public:
-  // `config` has one block, and a head that is not tied. Takes the model's memory on the device and
-  // binds its ops to the stream and to scratch of its own, for as long as it lives.
+  // `config` has one block, and a head that is not tied. Takes the model's memory on the device.
   BlockWork(Runtime& runtime, device::Stream& stream, const model::Config& config, DType type,
             model::Shape shape);
 
@@ -22,12 +21,16 @@ class BlockWork {
 
   // Of one run.
   plan::Cost cost() const;
+  // The device's, on the stream and with scratch of this.
+  kernels::Bound<kernels::ModelOps> ops();
   // Within work of the stream.
   void run(kernels::ModelOps& ops);
 
  private:
   struct Places;
 
+  kernels::ModelLibrary& library_;
+  device::Stream& stream_;
   model::Decoder decoder_;
   plan::Workload work_;
   std::unique_ptr<device::Buffer> buffer_;

@@ -133,7 +133,8 @@ class Measurement {
     const auto rate = [&](BlockWork& block, Kind kind, double plan::Cost::*amount,
                           const std::string& what) {
       next(fmt::format("{} {}", name_of(type), what));
-      ChosenOps ops(runtime_.model_ops(), kind);
+      auto of_all_kinds = block.ops();
+      ChosenOps ops(of_all_kinds, kind);
       const auto run = [&] { block.run(ops); };
       const bool settles = kind == Kind::product && sizes_.settling_seconds > 0;
       return block.cost().*amount /
@@ -162,9 +163,9 @@ class Measurement {
   void measure_starts() {
     next("starts of ops and tasks");
     BlockWork block(runtime_, *compute_, kSmallest, DType::bf16, kSmallestShape);
+    auto ops = block.ops();
     profile_.call_seconds =
-        measured(fastest_run(*compute_, length_, [&] { block.run(runtime_.model_ops()); }) /
-                 block.cost().calls);
+        measured(fastest_run(*compute_, length_, [&] { block.run(ops); }) / block.cost().calls);
     profile_.task_seconds = measured(fastest_hop(*compute_, *up_, length_, runtime_.device()));
   }
 
@@ -183,7 +184,8 @@ class Measurement {
                             const kernels::StepScale* at) {
       ops.update(span, optim::step_numbers(optim::AdamW{}, 1e-3, ++step_, true, 0), at);
     };
-    const auto on_host = [&] { update(runtime_.host_optimizer(), host.span(), &scale); };
+    auto host_ops = runtime_.host_optimizer().ops({.stream = host_.get()});
+    const auto on_host = [&] { update(host_ops, host.span(), &scale); };
     const double by_cpu = bytes / fastest_run(*host_, length_, on_host);
     double by_device = by_cpu;
     if (!on_cpu()) {
@@ -193,11 +195,11 @@ class Measurement {
       compute_->copy_now(there.buffer().data(), host.buffer().data(), host.buffer().bytes());
       const auto small = runtime_.device().allocate_device(sizeof scale);
       compute_->copy_now(small->data(), &scale, sizeof scale);
-      runtime_.device_optimizer().bind_stream(*compute_);
-      by_device = bytes / fastest_run(*compute_, length_, [&] {
-                    update(runtime_.device_optimizer(), there.span(),
-                           reinterpret_cast<const kernels::StepScale*>(small->data()));
-                  });
+      auto ops = runtime_.device_optimizer().ops({.stream = compute_.get()});
+      by_device =
+          bytes / fastest_run(*compute_, length_, [&] {
+            update(ops, there.span(), reinterpret_cast<const kernels::StepScale*>(small->data()));
+          });
     }
     if (format != StateFormat::exact) {
       auto& variant = profile_.variants[fmt::format("{} states", kernels::name_of(format))];
@@ -218,9 +220,10 @@ class Measurement {
     const auto memory = runtime_.device().allocate_host(parameters_ * (wide + narrow));
     std::fill_n(memory->data(), memory->bytes(), std::byte{0});  // pages are there
     const auto add = [&] {
-      runtime_.host_optimizer().add_gradient(reinterpret_cast<float*>(memory->data()),
-                                             memory->data() + parameters_ * wide, DType::bf16,
-                                             parameters_);
+      runtime_.host_optimizer()
+          .ops({.stream = host_.get()})
+          ->add_gradient(reinterpret_cast<float*>(memory->data()),
+                         memory->data() + parameters_ * wide, DType::bf16, parameters_);
     };
     const auto bytes = static_cast<double>(parameters_ * (2 * wide + narrow));
     profile_.sum_bytes_per_second = measured(bytes / fastest_run(*host_, length_, add));

@@ -102,8 +102,8 @@ void CpuOps::attention_backward(View dq, View dk, View dv, ConstView dout, Const
                                 const AttentionShape& shape) {
   if (shape.batch == 0 || shape.keys == 0) return;
   tiles_.trim();
-  const DType type = bf16_products_ ? q.type : DType::f32;
-  const Bytes library = attention_library(shape, type, true);
+  const DType type = library_.widens(q.type) ? DType::f32 : q.type;
+  const Bytes library = library_.attention_library(shape, type, true);
   const Bytes bytes = BackwardScratch(nullptr, shape, type, library).bytes;
   std::byte* memory = check_scratch(bytes, "attention");
   const Operands in{dout, q, k, v, out, log_sums};

@@ -18,7 +18,8 @@ void start_softmax(const RunningSoftmax& softmax, std::int64_t rows) {
 
 }  // namespace
 
-Bytes CpuOps::attention_library(const AttentionShape& shape, DType type, bool backward) const {
+Bytes CpuModelLibrary::attention_library(const AttentionShape& shape, DType type,
+                                         bool backward) const {
   const std::int64_t d = shape.head_dim;
   Bytes most = 0;
   for_attention_tiles(shape, [&](std::int64_t rows, std::int64_t cols) {
@@ -29,8 +30,9 @@ Bytes CpuOps::attention_library(const AttentionShape& shape, DType type, bool ba
   return most;
 }
 
-Bytes CpuOps::attention_scratch(DType type, const AttentionShape& shape, bool backward) const {
-  const DType products = bf16_products_ ? type : DType::f32;
+Bytes CpuModelLibrary::attention_scratch(DType type, const AttentionShape& shape,
+                                         bool backward) const {
+  const DType products = widens(type) ? DType::f32 : type;
   if (backward) {
     const Bytes library = attention_library(shape, products, true);
     return for_all_slots(BackwardScratch(nullptr, shape, products, library).bytes);
@@ -45,10 +47,10 @@ void CpuOps::attention(View out, float* log_sums, ConstView q, ConstView k, Cons
   if (shape.batch == 0 || shape.queries == 0) return;
   if (shape.queries < kFewQueries) return decode(out, log_sums, q, k, v, shape);
   tiles_.trim();
-  const DType type = bf16_products_ ? q.type : DType::f32;
+  const DType type = library_.widens(q.type) ? DType::f32 : q.type;
   const std::int64_t d = shape.head_dim, group = shape.heads / shape.kv_heads;
   const std::int64_t query_tiles = (shape.queries + kQueryTile - 1) / kQueryTile;
-  const Bytes library = attention_library(shape, type, false);
+  const Bytes library = library_.attention_library(shape, type, false);
   const Bytes bytes = ForwardScratch(nullptr, shape, type, library).bytes;
   std::byte* memory = check_scratch(bytes, "attention");
 

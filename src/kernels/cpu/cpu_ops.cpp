@@ -17,8 +17,13 @@ constexpr Bytes kCacheLine = 64;
 
 }  // namespace
 
-CpuOps::CpuOps(ThreadPool& pool, bool bf16_products)
-    : pool_(pool), bf16_products_(bf16_products), tiles_(pool.slots()) {}
+Bound<ModelOps> CpuModelLibrary::ops(const ExecutionContext& context) {
+  return Bound<ModelOps>(std::in_place_type<CpuOps>, *this, context.scratch);
+}
+
+Bytes CpuModelLibrary::for_all_slots(Bytes bytes) const {
+  return bytes == 0 ? 0 : align_up(bytes) * pool_.slots() + kCacheLine;
+}
 
 void CpuOps::for_rows(std::int64_t rows, std::int64_t cols,
                       FunctionRef<void(std::int64_t, std::int64_t)> body) {
@@ -35,18 +40,14 @@ void CpuOps::for_columns(std::int64_t cols, FunctionRef<void(std::int64_t, std::
   });
 }
 
-Bytes CpuOps::for_all_slots(Bytes bytes) const {
-  return bytes == 0 ? 0 : align_up(bytes) * pool_.slots() + kCacheLine;
-}
-
 std::byte* CpuOps::check_scratch(Bytes bytes_per_slot, const char* what) const {
-  const Bytes needed = for_all_slots(bytes_per_slot);
-  const auto bound = static_cast<Bytes>(scratch_.size());
-  if (bound < needed) {
+  const Bytes needed = library_.for_all_slots(bytes_per_slot);
+  const auto given = static_cast<Bytes>(scratch_.size());
+  if (given < needed) {
     throw Error(
-        fmt::format("{}: the bound scratch has {} bytes and {} are needed on {} threads; "
-                    "bind what {}_scratch() asks for",
-                    what, bound, needed, pool_.slots(), what));
+        fmt::format("{}: the context's scratch has {} bytes and {} are needed on {} threads; "
+                    "give what {}_scratch() asks for",
+                    what, given, needed, pool_.slots(), what));
   }
   if (needed == 0) return nullptr;
   const auto address = reinterpret_cast<std::uintptr_t>(scratch_.data());

@@ -1,29 +1,23 @@
-// ModelOps on the CPU: Highway for what streams through memory, oneDNN for products. Each kernel
-// family is a file of this folder that defines its members of CpuOps.
+// ModelOps on the CPU, of one task: Highway for what streams through memory, oneDNN for products.
+// Each kernel family is a file of this folder that defines its members of CpuOps.
 //
 // Work is cut by shape into jobs for the pool; a job's result depends on its index alone. Scratch
 // is cut evenly into one part per slot of the pool.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "base/thread_pool.h"
-#include "kernels/cpu/tile_matmul.h"
+#include "kernels/cpu/cpu_model_library.h"
 #include "kernels/model_ops.h"
 
 namespace ebb::kernels {
 
-// The tiles a product is cut into, by its shape alone: part of the numerics key, because other
-// tiles give other roundings. Every tile but the last of a row or column has this size.
-struct TileGrid {
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-};
-TileGrid matmul_grid(std::int64_t m, std::int64_t n, std::int64_t k);
-
-class CpuOps : public ModelOps {
+class CpuOps final : public ModelOps {
  public:
-  // `pool` outlives this. oneDNN multiplies bf16 from AVX-512 on; elsewhere tiles are widened to
-  // fp32 first. `bf16_products` says which, and is chosen otherwise in tests only.
-  explicit CpuOps(ThreadPool& pool, bool bf16_products = TileCache::has_bf16_products());
+  CpuOps(CpuModelLibrary& library, std::span<std::byte> scratch)
+      : library_(library), pool_(library.pool()), tiles_(library.tiles()), scratch_(scratch) {}
 
   using ModelOps::matmul;
   void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) override;
@@ -51,14 +45,6 @@ class CpuOps : public ModelOps {
   void convert(View dst, ConstView src) override;
   void fill_zero(void* data, Bytes bytes) override;
 
-  Bytes matmul_scratch(View c, ConstView a, ConstView b,
-                       const MatmulOptions& options) const override;
-  Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override;
-  void bind_scratch(std::span<std::byte> scratch) override { scratch_ = scratch; }
-  // oneDNN packs operands of some products in heap memory that it does not report: up to 0.85 MB a
-  // thread were seen.
-  Bytes library_bytes() const override { return pool_.slots() * kMiB; }
-
  private:
   // Jobs of whole rows, about 16 Ki elements each: body(first, last).
   void for_rows(std::int64_t rows, std::int64_t cols,
@@ -67,23 +53,18 @@ class CpuOps : public ModelOps {
   void for_columns(std::int64_t cols,
                    FunctionRef<void(std::int64_t first, std::int64_t last)> body);
 
-  // What all slots need when each needs `bytes`, with room to align.
-  Bytes for_all_slots(Bytes bytes) const;
   // The first byte of a slot's part, aligned to a cache line. Throws Error, naming `what`, when the
-  // bound scratch is too small.
+  // scratch is too small.
   std::byte* check_scratch(Bytes bytes_per_slot, const char* what) const;
-
-  // The most that oneDNN wants as workspace for one tile's products of `type`.
-  Bytes attention_library(const AttentionShape& shape, DType type, bool backward) const;
 
   void matmul_widened(View c, ConstView a, ConstView b, const MatmulOptions& options);
   void decode(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
               const AttentionShape& shape);
 
+  CpuModelLibrary& library_;
   ThreadPool& pool_;
-  bool bf16_products_;
+  TileCache& tiles_;
   std::span<std::byte> scratch_;
-  mutable TileCache tiles_;
 };
 
 }  // namespace ebb::kernels

@@ -122,7 +122,7 @@ TileGrid matmul_grid(std::int64_t m, std::int64_t n, std::int64_t k) {
 void CpuOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) {
   const TiledProduct product(c, a, options);
   if (product.tiles() == 0) return;
-  if (product.k == 0 || (a.type == DType::bf16 && !bf16_products_)) {
+  if (product.k == 0 || library_.widens(a.type)) {
     return matmul_widened(c, a, b, options);
   }
   tiles_.trim();
@@ -190,10 +190,11 @@ void CpuOps::matmul_widened(View c, ConstView a, ConstView b, const MatmulOption
   });
 }
 
-Bytes CpuOps::matmul_scratch(View c, ConstView a, ConstView b, const MatmulOptions& options) const {
+Bytes CpuModelLibrary::matmul_scratch(View c, ConstView a, ConstView b,
+                                      const MatmulOptions& options) const {
   const TiledProduct product(c, a, options);
   if (product.tiles() == 0) return 0;
-  if (product.k == 0 || (a.type == DType::bf16 && !bf16_products_)) {
+  if (product.k == 0 || widens(a.type)) {
     return for_all_slots(WidenedScratch(product, options, tiles_).total());
   }
   TileKey key = tile_key(c, a, b, options);

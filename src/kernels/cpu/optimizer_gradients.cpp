@@ -43,6 +43,28 @@ void add_gradient_piece(float* sum, const void* gradient, DType type, std::int64
 }
 
 template <class Gradient>
+void add_two_of(float* sum, const Gradient* first, const Gradient* second, std::int64_t count) {
+  const auto add = [](auto a, auto b) {
+    return hn::Add(hn::Add(hn::Zero(hn::DFromV<decltype(a)>()), a), b);
+  };
+  const std::int64_t step = lanes();
+  std::int64_t i = 0;
+  for (; i + step <= count; i += step) store(add(load(first + i), load(second + i)), sum + i);
+  if (const std::int64_t rest = count - i; rest > 0) {
+    store(add(load(first + i, rest), load(second + i, rest)), sum + i, rest);
+  }
+}
+
+void add_two_gradients_piece(float* sum, const void* first, const void* second, DType type,
+                             std::int64_t count) {
+  if (type == DType::bf16) {
+    add_two_of(sum, static_cast<const bf16*>(first), static_cast<const bf16*>(second), count);
+  } else {
+    add_two_of(sum, static_cast<const float*>(first), static_cast<const float*>(second), count);
+  }
+}
+
+template <class Gradient>
 void finish_gradient_as(Gradient* gradient, const void* sum, DType sum_type, std::int64_t count) {
   if (sum_type == DType::bf16) {
     add_arrays(gradient, static_cast<const bf16*>(sum), gradient, count);
@@ -192,6 +214,11 @@ void add_gradient_piece(float* sum, const void* gradient, DType type, std::int64
   ReferenceOptimizerOps().add_gradient(sum, gradient, type, count);
 }
 
+void add_two_gradients_piece(float* sum, const void* first, const void* second, DType type,
+                             std::int64_t count) {
+  ReferenceOptimizerOps().add_two_gradients(sum, first, second, type, count);
+}
+
 void finish_gradient_piece(void* gradient, DType gradient_type, const void* sum, DType sum_type,
                            std::int64_t count) {
   ReferenceOptimizerOps().finish_gradient(gradient, gradient_type, sum, sum_type, count);
@@ -211,6 +238,7 @@ HWY_AFTER_NAMESPACE();
 namespace ebb::kernels {
 namespace {
 HWY_EXPORT(add_gradient_piece);
+HWY_EXPORT(add_two_gradients_piece);
 HWY_EXPORT(finish_gradient_piece);
 HWY_EXPORT(square_sums_piece);
 }  // namespace
@@ -221,6 +249,16 @@ void CpuOptimizerOps::add_gradient(float* sum, const void* gradient, DType gradi
   for_pieces(pool_, count, [&](std::int64_t start, std::int64_t length) {
     HWY_DYNAMIC_DISPATCH(add_gradient_piece)
     (sum + start, offset(gradient, gradient_type, start), gradient_type, length);
+  });
+}
+
+void CpuOptimizerOps::add_two_gradients(float* sum, const void* first, const void* second,
+                                        DType gradient_type, std::int64_t count) {
+  check_float_type(gradient_type, "the gradient");
+  for_pieces(pool_, count, [&](std::int64_t start, std::int64_t length) {
+    HWY_DYNAMIC_DISPATCH(add_two_gradients_piece)
+    (sum + start, offset(first, gradient_type, start), offset(second, gradient_type, start),
+     gradient_type, length);
   });
 }
 

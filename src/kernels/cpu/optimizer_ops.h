@@ -19,6 +19,8 @@ class CpuOptimizerOps final : public OptimizerOps {
   void update_spans(std::span<const SpanUpdate> updates, const StepScale* scale) override;
   void add_gradient(float* sum, const void* gradient, DType gradient_type,
                     std::int64_t count) override;
+  void add_two_gradients(float* sum, const void* first, const void* second, DType gradient_type,
+                         std::int64_t count) override;
   void finish_gradient(void* gradient, DType gradient_type, const void* sum, DType sum_type,
                        std::int64_t count) override;
   void square_sums(double* partials, const void* gradient, DType type, std::int64_t count) override;

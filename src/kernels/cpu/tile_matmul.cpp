@@ -111,7 +111,9 @@ const TileMatmul& TileCache::find(const TileKey& key) {
   }
   auto made = std::make_unique<TileMatmul>(engine_, key);
   std::unique_lock lock(mutex_);
-  return *found_.try_emplace(key, std::move(made)).first->second;
+  const auto [at, added] = found_.try_emplace(key, std::move(made));
+  if (added) ++made_;
+  return *at->second;
 }
 
 void TileCache::trim() {

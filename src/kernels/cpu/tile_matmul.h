@@ -6,6 +6,7 @@
 // report: 0.6 to 0.9 MB a thread were seen.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -62,6 +63,9 @@ class TileCache {
   }
   dnnl::stream& stream(int slot) { return streams_[slot]; }
 
+  // How many products were compiled so far, those forgotten included.
+  std::int64_t made() const { return made_; }
+
   // Forgets everything once thousands of shapes have piled up (prompts of all lengths). Only while
   // nothing found is in use.
   void trim();
@@ -75,6 +79,7 @@ class TileCache {
   std::vector<dnnl::stream> streams_;  // one per slot
   std::shared_mutex mutex_;
   std::unordered_map<TileKey, std::unique_ptr<TileMatmul>, Hash> found_;
+  std::atomic<std::int64_t> made_{0};
 };
 
 }  // namespace ebb::kernels

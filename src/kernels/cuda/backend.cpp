@@ -2,9 +2,7 @@
 
 #include "base/json.h"
 #include "device/cuda_support.h"
-#include "kernels/cpu/optimizer_ops.h"
-#include "kernels/cuda/model_ops.h"
-#include "kernels/cuda/optimizer_ops.h"
+#include "kernels/cuda/model_library.h"
 
 namespace ebb::kernels {
 namespace {
@@ -23,9 +21,9 @@ Json cuda_numerics() {
 }  // namespace
 
 Backend create_cuda_backend(device::Device&, ThreadPool& pool) {
-  return {.model = create_cuda_model_ops(),
-          .device_optimizer = std::make_unique<CudaOptimizerOps>(),
-          .host_optimizer = std::make_unique<CpuOptimizerOps>(pool),
+  return {.model = create_cuda_model_library(),
+          .device_optimizer = create_cuda_optimizer(),
+          .host_optimizer = create_host_optimizer(pool),
           .numerics = std::make_shared<const Json>(cuda_numerics())};
 }
 

@@ -25,6 +25,36 @@ __global__ void __launch_bounds__(kThreads) add_kernel(T* target, const A* adden
   }
 }
 
+// sum = (0 + first) + second: the zero makes of a negative one what a sum from zero on has.
+template <class A>
+__global__ void __launch_bounds__(kThreads)
+    add_two_kernel(float* sum, const A* first, const A* second, Split parts) {
+  const auto add = [](A a, A b) { return __fadd_rn(__fadd_rn(0.0f, widen(a)), widen(b)); };
+  const std::int64_t thread = thread_index();
+  if (thread < parts.vectors) {
+    const std::int64_t at = parts.vector_start(thread);
+    const Vector<A> a = load(first, at);
+    const Vector<A> b = load(second, at);
+    Vector<float> both;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) both.at[i] = add(a.at[i], b.at[i]);
+    store(sum, at, both);
+  } else if (thread < parts.threads()) {
+    const std::int64_t at = parts.single(thread);
+    sum[at] = add(first[at], second[at]);
+  }
+}
+
+template <class A>
+void launch_add_two_of(float* sum, const void* first, const void* second, std::int64_t count,
+                       cudaStream_t stream) {
+  const Split parts =
+      split_for(count, {{sum, sizeof(float)}, {first, sizeof(A)}, {second, sizeof(A)}});
+  add_two_kernel<<<grid_for(parts.threads(), kThreads), kThreads, 0, stream>>>(
+      sum, static_cast<const A*>(first), static_cast<const A*>(second), parts);
+  device::check(cudaGetLastError(), "launching the kernel of the first gradient sum");
+}
+
 template <class T, class A>
 void launch_add_of(void* target, const void* addend, std::int64_t count, cudaStream_t stream) {
   const Split parts = split_for(count, {{target, sizeof(T)}, {addend, sizeof(A)}});
@@ -45,6 +75,12 @@ void launch_add(void* target, DType target_type, const void* addend, DType adden
     wide ? launch_add_of<Half, float>(target, addend, count, stream)
          : launch_add_of<Half, Half>(target, addend, count, stream);
   }
+}
+
+void launch_add_two(float* sum, const void* first, const void* second, DType type,
+                    std::int64_t count, cudaStream_t stream) {
+  type == DType::f32 ? launch_add_two_of<float>(sum, first, second, count, stream)
+                     : launch_add_two_of<Half>(sum, first, second, count, stream);
 }
 
 }  // namespace ebb::kernels

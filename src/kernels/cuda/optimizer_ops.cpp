@@ -1,38 +1,36 @@
 #include "kernels/cuda/optimizer_ops.h"
 
-#include "device/cuda/cuda_stream.h"
-#include "ebb/error.h"
 #include "kernels/cuda/optimizer_kernels.h"
+#include "kernels/cuda/stream_handle.h"
 #include "kernels/optimizer_checks.h"
 
 namespace ebb::kernels {
 
-void CudaOptimizerOps::bind_stream(device::Stream& stream) {
-  stream_ = static_cast<device::CudaStream&>(stream).handle();
-}
-
-// Null would be a stream too: the default one, which waits for all others.
-cudaStream_t CudaOptimizerOps::stream() const {
-  if (stream_ == nullptr) throw DeviceError("the CUDA optimizer was called before bind_stream()");
-  return stream_;
-}
+CudaOptimizerOps::CudaOptimizerOps(const ExecutionContext& context)
+    : stream_(stream_handle(context)) {}
 
 void CudaOptimizerOps::update_spans(std::span<const SpanUpdate> updates, const StepScale* scale) {
   check_spans(updates);
-  launch_update(updates, scale, stream());
+  launch_update(updates, scale, stream_);
 }
 
 void CudaOptimizerOps::add_gradient(float* sum, const void* gradient, DType gradient_type,
                                     std::int64_t count) {
   check_float_type(gradient_type, "the gradient");
-  if (count > 0) launch_add(sum, DType::f32, gradient, gradient_type, count, stream());
+  if (count > 0) launch_add(sum, DType::f32, gradient, gradient_type, count, stream_);
+}
+
+void CudaOptimizerOps::add_two_gradients(float* sum, const void* first, const void* second,
+                                         DType gradient_type, std::int64_t count) {
+  check_float_type(gradient_type, "the gradient");
+  if (count > 0) launch_add_two(sum, first, second, gradient_type, count, stream_);
 }
 
 void CudaOptimizerOps::finish_gradient(void* gradient, DType gradient_type, const void* sum,
                                        DType sum_type, std::int64_t count) {
   check_float_type(gradient_type, "the gradient");
   check_float_type(sum_type, "the sum");
-  if (count > 0) launch_add(gradient, gradient_type, sum, sum_type, count, stream());
+  if (count > 0) launch_add(gradient, gradient_type, sum, sum_type, count, stream_);
 }
 
 void CudaOptimizerOps::square_sums(double* partials, const void* gradient, DType type,
@@ -46,7 +44,7 @@ void CudaOptimizerOps::finish_parts(std::span<const GradientPart> parts, DType g
                                     DType sum_type) {
   check_float_type(gradient_type, "the gradient");
   check_float_type(sum_type, "the sum");
-  launch_finish(parts, gradient_type, sum_type, stream());
+  launch_finish(parts, gradient_type, sum_type, stream_);
 }
 
 }  // namespace ebb::kernels

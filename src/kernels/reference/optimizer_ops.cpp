@@ -193,6 +193,14 @@ void ReferenceOptimizerOps::add_gradient(float* sum, const void* gradient, DType
   for (std::int64_t i = 0; i < count; ++i) sum[i] += load(gradient, gradient_type, i);
 }
 
+void ReferenceOptimizerOps::add_two_gradients(float* sum, const void* first, const void* second,
+                                              DType gradient_type, std::int64_t count) {
+  check_float_type(gradient_type, "the gradient");
+  for (std::int64_t i = 0; i < count; ++i) {
+    sum[i] = (0.0f + load(first, gradient_type, i)) + load(second, gradient_type, i);
+  }
+}
+
 void ReferenceOptimizerOps::finish_gradient(void* gradient, DType gradient_type, const void* sum,
                                             DType sum_type, std::int64_t count) {
   check_float_type(gradient_type, "the gradient");

@@ -32,12 +32,6 @@ class ReferenceOps : public ModelOps {
   void sum(double* total, const float* values, std::int64_t count) override;
   void convert(View dst, ConstView src) override;
   void fill_zero(void* data, Bytes bytes) override;
-
-  Bytes matmul_scratch(View, ConstView, ConstView, const MatmulOptions&) const override {
-    return 0;
-  }
-  Bytes attention_scratch(DType, const AttentionShape&, bool) const override { return 0; }
-  void bind_scratch(std::span<std::byte>) override {}
 };
 
 }  // namespace ebb::kernels

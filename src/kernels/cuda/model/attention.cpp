@@ -2,6 +2,7 @@
 // rest. The choice, and the slices of a backward, follow from type, shape and strides.
 #include <algorithm>
 
+#include "kernels/cuda/model/cuda_model_library.h"
 #include "kernels/cuda/model/cuda_model_ops.h"
 #include "kernels/cuda/model/launch.h"
 #include "kernels/cuda/model/tiled_attention.h"
@@ -85,31 +86,33 @@ void* part(View view, std::int64_t row, std::int64_t column) {
 
 }  // namespace
 
-Bytes CudaModelOps::attention_scratch(DType type, const AttentionShape& asked,
-                                      bool backward) const {
+Bytes CudaModelLibrary::attention_scratch(DType type, const AttentionShape& asked,
+                                          bool backward) const {
   const AttentionShape shape = plain_where_nothing_is_hidden(asked);
   Bytes bytes = backward ? shape.batch * shape.heads * shape.queries * 4 : 0;
-  if (fused_ && suits_library(type, shape)) {
+  if (fused_attention_ && suits_library(type, shape)) {
     // Queries, keys and values beside each other in a row, as a decoder has them.
     const std::int64_t in = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
     const std::int64_t out = shape.heads * shape.head_dim;
     const FusedProblem forward{shape, false, true, in, in, in, out, 0, 0, 0, 0};
     const FusedProblem gradient{shape, true, true, in, in, in, out, out, in, in, in};
-    bytes = std::max(bytes, largest_workspace(*fused_, backward ? gradient : forward).value_or(0));
+    bytes = std::max(
+        bytes, largest_workspace(*fused_attention_, backward ? gradient : forward).value_or(0));
   }
-  return bytes == 0 ? 0 : bytes + kScratchAlignment;
+  return bytes == 0 ? 0 : bytes + CudaModelOps::kScratchAlignment;
 }
 
 void CudaModelOps::attention(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
                              const AttentionShape& asked) {
   const AttentionShape shape = plain_where_nothing_is_hidden(asked);
-  if (fused_ && suits_library(q.type, shape) && on_vectors({out, q, k, v})) {
+  FusedAttention* const fused = library_.fused_attention();
+  if (fused != nullptr && suits_library(q.type, shape) && on_vectors({out, q, k, v})) {
     const FusedProblem problem{
         shape, false, log_sums != nullptr, q.stride, k.stride, v.stride, out.stride, 0, 0, 0, 0};
-    if (const std::optional<Bytes> bytes = fused_->workspace(problem)) {
+    if (const std::optional<Bytes> bytes = fused->workspace(problem)) {
       const FusedOperands operands{q.data,  k.data,  v.data,  out.data, log_sums,
                                    nullptr, nullptr, nullptr, nullptr};
-      fused_->run(problem, operands, scratch(*bytes, "attention"), stream_);
+      fused->run(problem, operands, scratch(*bytes, "attention"), stream_);
       return;
     }
   }
@@ -120,10 +123,12 @@ void CudaModelOps::attention_backward(View dq, View dk, View dv, ConstView dout,
                                       ConstView k, ConstView v, ConstView out,
                                       const float* log_sums, const AttentionShape& asked) {
   const AttentionShape shape = plain_where_nothing_is_hidden(asked);
-  if (fused_ && suits_library(q.type, shape) && on_vectors({dq, dk, dv, dout, q, k, v, out})) {
+  FusedAttention* const fused = library_.fused_attention();
+  if (fused != nullptr && suits_library(q.type, shape) &&
+      on_vectors({dq, dk, dv, dout, q, k, v, out})) {
     const FusedProblem whole{shape,      true,        true,      q.stride,  k.stride, v.stride,
                              out.stride, dout.stride, dq.stride, dk.stride, dv.stride};
-    if (const std::optional<Bytes> bytes = largest_workspace(*fused_, whole)) {
+    if (const std::optional<Bytes> bytes = largest_workspace(*fused, whole)) {
       std::byte* const workspace = scratch(*bytes, "attention_backward");
       const std::int64_t d = shape.head_dim, group = shape.heads / shape.kv_heads;
       for_slices(shape, true, [&](const Slice& slice) {
@@ -140,7 +145,7 @@ void CudaModelOps::attention_backward(View dq, View dk, View dv, ConstView dout,
                                      part(dq, row, column),
                                      part(dk, row, kv_column),
                                      part(dv, row, kv_column)};
-        fused_->run(problem_of(whole, slice), operands, workspace, stream_);
+        fused->run(problem_of(whole, slice), operands, workspace, stream_);
       });
       return;
     }

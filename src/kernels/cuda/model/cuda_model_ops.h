@@ -1,5 +1,5 @@
-// ModelOps on a CUDA stream. Each kernel family is a file of this folder that defines its members
-// of CudaModelOps.
+// ModelOps on a CUDA stream, of one task. Each kernel family is a file of this folder that defines
+// its members of CudaModelOps.
 //
 // Results depend on shapes, strides and values alone: grids are cut by shape, sums have one written
 // order, no float is added atomically, and libraries are held to one algorithm a shape.
@@ -12,22 +12,21 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <memory>
 #include <span>
 
-#include "kernels/cuda/model/fused_activation.h"
-#include "kernels/cuda/model/fused_attention.h"
-#include "kernels/cuda/model/matmul_plans.h"
+#include "kernels/bound_ops.h"
 #include "kernels/model_ops.h"
 
 namespace ebb::kernels {
 
-class CudaModelOps : public ModelOps, public ProductSearch {
+class CudaModelLibrary;
+
+class CudaModelOps final : public ModelOps {
  public:
   static constexpr Bytes kWorkspace = 32 * kMiB;
   static constexpr Bytes kScratchAlignment = 256;  // what is asked for has room to align
 
-  CudaModelOps();
+  CudaModelOps(CudaModelLibrary& library, const ExecutionContext& context);
 
   using ModelOps::matmul;
   void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) override;
@@ -58,32 +57,14 @@ class CudaModelOps : public ModelOps, public ProductSearch {
   void convert(View dst, ConstView src) override;
   void fill_zero(void* data, Bytes bytes) override;
 
-  Bytes matmul_scratch(View c, ConstView a, ConstView b,
-                       const MatmulOptions& options) const override;
-  Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override;
-  void bind_scratch(std::span<std::byte> scratch) override { scratch_ = scratch; }
-  void bind_stream(device::Stream& stream) override;
-
-  ProductSearch* product_search() override { return this; }
-  std::string conditions() const override;
-  std::string method() const override { return "timed under load, 2"; }
-  void load_choices(const ProductChoices& choices) override { products_.load_choices(choices); }
-  ProductChoices choices() const override { return products_.choices(); }
-  bool chosen(const Product& product) override { return products_.chosen(product); }
-  Bytes search_bytes(const Product& product) const override;
-  void search(const Product& product, std::span<std::byte> memory) override;
-
  private:
   // The scratch from a boundary of kScratchAlignment on; throws Error, naming `what`, when fewer
   // than `bytes` lie behind it.
   std::byte* scratch(Bytes bytes, const char* what) const;
 
-  cudaStream_t stream_ = nullptr;
+  CudaModelLibrary& library_;
+  cudaStream_t stream_;
   std::span<std::byte> scratch_;
-  MatmulPlans products_;
-  // Null where they are not built.
-  std::unique_ptr<FusedAttention> fused_;
-  std::unique_ptr<FusedActivation> fused_activation_;
 };
 
 }  // namespace ebb::kernels

@@ -40,6 +40,8 @@ class FusedAttention {
   // `workspace` has the bytes said above and lies on 256; operands lie on 16.
   virtual void run(const FusedProblem& problem, const FusedOperands& operands, std::byte* workspace,
                    cudaStream_t stream) = 0;
+  // How many plans there are.
+  virtual std::int64_t plans() const = 0;
 };
 
 // Null where none is built in.

@@ -41,6 +41,9 @@ class MatmulPlans {
   ProductChoices choices() const;
   bool chosen(const Product& product);
 
+  // How many there are.
+  std::int64_t plans() const { return static_cast<std::int64_t>(plans_.size()); }
+
   // Times the algorithms that the library offers for the product, whose c is overwritten, and keeps
   // the fastest under load: less than half a second where a run takes less than some milliseconds.
   void search(const Product& product, std::byte* workspace, cudaStream_t stream);

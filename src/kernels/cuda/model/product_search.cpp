@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include "device/cuda_support.h"
+#include "kernels/cuda/model/cuda_model_library.h"
 #include "kernels/cuda/model/cuda_model_ops.h"
 #include "kernels/cuda/model/noise.h"
+#include "kernels/cuda/stream_handle.h"
 
 namespace ebb::kernels {
 namespace {
@@ -54,23 +56,25 @@ Product placed(const Product& product, Places& places) {
 
 }  // namespace
 
-std::string CudaModelOps::conditions() const {
+std::string CudaModelLibrary::conditions() const {
   return fmt::format("{}, cuBLASLt {}, workspace {}", device::describe_cuda().name,
-                     cublasLtGetVersion(), kWorkspace);
+                     cublasLtGetVersion(), CudaModelOps::kWorkspace);
 }
 
-Bytes CudaModelOps::search_bytes(const Product& product) const {
+Bytes CudaModelLibrary::search_bytes(const Product& product) const {
   Places places(nullptr);
   placed(product, places);
-  return places.used() + kWorkspace + kScratchAlignment;
+  return places.used() + CudaModelOps::kWorkspace + CudaModelOps::kScratchAlignment;
 }
 
-void CudaModelOps::search(const Product& product, std::span<std::byte> memory) {
+void CudaModelLibrary::search(const Product& product, const ExecutionContext& context) {
   // The memory is a buffer's and lies on 256 bytes.
-  Places places(memory.data());
+  std::byte* const memory = context.scratch.data();
+  const cudaStream_t stream = stream_handle(context);
+  Places places(memory);
   const Product there = placed(product, places);
-  cuda_model::fill_noise(memory.data(), places.used(), stream_);
-  products_.search(there, memory.data() + places.used(), stream_);
+  cuda_model::fill_noise(memory, places.used(), stream);
+  products_.search(there, memory + places.used(), stream);
 }
 
 }  // namespace ebb::kernels

@@ -85,6 +85,8 @@ class CudnnAttention final : public FusedAttention {
   void run(const FusedProblem& problem, const FusedOperands& operands, std::byte* workspace,
            cudaStream_t stream) override;
 
+  std::int64_t plans() const override { return static_cast<std::int64_t>(plans_.size()); }
+
  private:
   const Plan& plan_of(const FusedProblem& problem);
   Plan build(const FusedProblem& problem);

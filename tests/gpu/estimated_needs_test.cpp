@@ -1,20 +1,20 @@
 // Planning for a GPU that is not here goes by estimates of workspaces: beside one that is, they
 // must be near what its libraries ask for.
-#include "kernels/absent_ops.h"
+#include "kernels/estimated_needs.h"
 
 #include <fmt/format.h>
 
 #include "gpu/gpu_test.h"
-#include "kernels/cuda/model_ops.h"
+#include "kernels/cuda/model_library.h"
 
 namespace ebb::kernels {
 namespace {
 
-using AbsentOpsTest = GpuTest;
+using EstimatedNeedsTest = GpuTest;
 
-TEST_F(AbsentOpsTest, EstimatesAreNearWhatLibrariesAskFor) {
-  const auto here = create_cuda_model_ops();
-  const auto absent = create_absent_ops("cuda", 1);
+TEST_F(EstimatedNeedsTest, EstimatesAreNearWhatLibrariesAskFor) {
+  const auto here = create_cuda_model_library();
+  const auto absent = estimate_needs("cuda", 1);
   for (const AttentionShape& shape : {AttentionShape{8, 2048, 2048, 12, 2, 128, 0.1f},
                                       {4, 4096, 4096, 32, 8, 128, 0.1f},
                                       {1, 8192, 8192, 32, 8, 128, 0.1f},

@@ -1,16 +1,16 @@
-#include "kernels/absent_ops.h"
+#include "kernels/estimated_needs.h"
 
 #include <algorithm>
 
 #include "base/thread_pool.h"
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/cpu_model_library.h"
 
 namespace ebb::kernels {
 namespace {
 
 // What cuda/ asks for: a workspace for all products; for the backward of attention a bf16 for each
 // pair of positions of as many heads as fit into a bound, and fp32 sums of the queries' gradients.
-class AbsentGpu final : public CountingOps {
+class AbsentGpu final : public WorkspaceNeeds {
  public:
   Bytes matmul_scratch(View, ConstView, ConstView, const MatmulOptions&) const override {
     return 32 * kMiB + kAlignment;
@@ -31,29 +31,29 @@ class AbsentGpu final : public CountingOps {
   static constexpr Bytes kAlignment = 256;
 };
 
-// This machine's ops, on as many cores.
-class AbsentCpu final : public CountingOps {
+// This machine's library, on as many cores.
+class AbsentCpu final : public WorkspaceNeeds {
  public:
   explicit AbsentCpu(int cores) : cores_(cores) {}
 
   Bytes matmul_scratch(View c, ConstView a, ConstView b,
                        const MatmulOptions& options) const override {
-    return cores_ * ops_.matmul_scratch(c, a, b, options);
+    return cores_ * library_.matmul_scratch(c, a, b, options);
   }
   Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override {
-    return cores_ * ops_.attention_scratch(type, shape, backward);
+    return cores_ * library_.attention_scratch(type, shape, backward);
   }
-  Bytes library_bytes() const override { return cores_ * ops_.library_bytes(); }
+  Bytes library_bytes() const override { return cores_ * library_.library_bytes(); }
 
  private:
   int cores_;
   ThreadPool pool_{1};
-  CpuOps ops_{pool_};
+  CpuModelLibrary library_{pool_};
 };
 
 }  // namespace
 
-std::unique_ptr<CountingOps> create_absent_ops(std::string_view device, int cores) {
+std::unique_ptr<WorkspaceNeeds> estimate_needs(std::string_view device, int cores) {
   if (device == "cuda") return std::make_unique<AbsentGpu>();
   return std::make_unique<AbsentCpu>(cores);
 }

@@ -5,13 +5,13 @@
 #include <memory>
 
 #include "base/json_fwd.h"
-#include "kernels/model_ops.h"
+#include "kernels/model_library.h"
 
 namespace ebb::kernels {
 
-// bind_stream (a stream of the cuda device) and bind_scratch come before the first op. Calls queue
-// work and return. Throws DeviceError where the libraries cannot start.
-std::unique_ptr<ModelOps> create_cuda_model_ops();
+// Contexts have a stream of the cuda device; calls queue work on it and return. Throws DeviceError
+// where the libraries cannot start.
+std::unique_ptr<ModelLibrary> create_cuda_model_library();
 
 // What results depend on besides shapes and values, for the numerics key.
 Json cuda_model_numerics();

@@ -1,0 +1,74 @@
+// What a plan can decide, a row each: the search, the flags that reproduce a plan, and what a
+// refusal advises are read from these rows. A new choice is a field of Choices, one of Wishes where
+// people may fix it, and a row.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/choices.h"
+#include "plan/workload.h"
+
+namespace ebb::plan {
+
+// What the user fixed; an empty field is the planner's to choose.
+struct Wishes {
+  std::optional<Site> site{};  // of the states that leave the device; resident: none leaves
+  std::optional<double> offload_fraction{};
+  std::optional<double> host_fraction{};
+  std::optional<std::int64_t> recompute_blocks{};
+  std::optional<std::int64_t> host_inputs{};
+  std::optional<std::int64_t> kept_blocks{};
+  std::optional<std::int64_t> chunk_parameters{};
+  std::optional<std::int64_t> depth{};
+  Tier state_home = Tier::host;  // where states go that leave the device
+};
+
+// Values are whole numbers; what they mean is the row's business.
+struct Choice {
+  using Values = std::vector<std::int64_t>;
+
+  std::string_view flag{};    // empty where another row's flag says it
+  std::string_view zero{};    // how 0 is written; empty: as a number
+  std::string_view remedy{};  // what leaving it to the plan means; empty: that never helps
+
+  std::int64_t (*get)(const Choices&) = nullptr;
+  void (*set)(Choices&, std::int64_t) = nullptr;  // of rows above, values are set
+  // What the user fixed, and to fix nothing.
+  std::optional<std::int64_t> (*given)(const Wishes&) = nullptr;
+  void (*release)(Wishes&) = nullptr;
+  bool (*fixed)(const Wishes&) = nullptr;  // null: where a value is given
+
+  std::int64_t (*least)(const Workload&) = nullptr;
+  std::int64_t (*most)(const Workload&, const Choices&) = nullptr;  // rows above are set
+  // Values far apart, tried first and all with all others'. Never empty.
+  Values (*grid)(const Workload&) = nullptr;
+  // Values near one, from far (8) to near (1); null: none are tried.
+  Values (*neighbours)(const Workload&, std::int64_t at, int distance) = nullptr;
+  // Values that spare memory buys, tried last; null: none.
+  Values (*spare)(const Workload&, const Choices&) = nullptr;
+  // The value that one would take if memory were free; null: the choice has no such.
+  std::int64_t (*ideal)(const Workload&) = nullptr;
+};
+
+// Whether the user left less of it to the plan than there could be.
+bool is_fixed(const Choice&, const Wishes&);
+
+// In the order in which they are set.
+std::span<const Choice> choice_table();
+
+// How much the CPU updates of what leaves the device, in parts of this.
+inline constexpr int kHostParts = 16;
+
+// "--states stream --offload-fraction 0.5 ...": the flags that reproduce the choices.
+std::string flags_of(const Choices&, std::span<const Choice> table = choice_table());
+
+// The value of a choice, as the user wants it or as it is asked for, within what is possible.
+std::int64_t value_within(const Choice&, const Workload&, const Wishes&, const Choices& above,
+                          std::int64_t wanted);
+
+}  // namespace ebb::plan
