@@ -62,6 +62,7 @@ class Measurer {
     memory.kept = &kept;
     cost([&] { decoder_.forward(ops_, layer, memory, again, again_work); });
     block.kept = kept.used();
+    block.kept_forward_work = again_work.used();
     again = Carver::measuring();
     again_work = Carver::measuring();
     memory.kept = nullptr;
@@ -71,7 +72,7 @@ class Measurer {
     block.backward = backward(layer, nullptr, block.backward_work);
     kept = Carver::measuring();
     block.made_again = block.backward;
-    block.made_again -= backward(layer, &kept, block.backward_work);
+    block.made_again -= backward(layer, &kept, block.kept_backward_work);
   }
 
   void head(plan::Block& block) {
@@ -97,7 +98,7 @@ class Measurer {
   Bytes scratch() const { return scratch_; }
 
  private:
-  plan::Cost backward(std::int64_t layer, Carver* kept, Bytes& most_work) {
+  plan::Cost backward(std::int64_t layer, Carver* kept, Bytes& work_bytes) {
     Carver saved = Carver::measuring();
     Carver work = Carver::measuring();
     const plan::Cost found = cost([&] {
@@ -110,7 +111,7 @@ class Measurer {
                          .kept = kept},
                         saved, work);
     });
-    most_work = std::max(most_work, work.used());
+    work_bytes = work.used();
     return found;
   }
   template <class Run>
@@ -188,6 +189,8 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
     block.forward_work = like->forward_work;
     block.recompute_work = like->recompute_work;
     block.backward_work = like->backward_work;
+    block.kept_forward_work = like->kept_forward_work;
+    block.kept_backward_work = like->kept_backward_work;
   }
 
   work.micro_batches = shape.accumulate;

@@ -206,6 +206,8 @@ void Decoder::loss(ModelOps& ops, const std::byte* head_weights, const std::byte
   const View normed = carve(work, most, config_.hidden);
   const View logits{work.take(most * config_.vocabulary * 4), DType::f32, most, config_.vocabulary,
                     config_.vocabulary};
+  // What nobody reads goes where the head has it: another kind of memory would make other bits.
+  const View dlogits = dtype_ == DType::f32 ? logits : carve(work, most, config_.vocabulary);
   const ConstView x = activation(input, tokens, config_.hidden);
   // Products of as many rows as the head's, which makes slices of slices.
   for (std::int64_t slice = 0; slice < tokens; slice += head_slice()) {
@@ -218,7 +220,7 @@ void Decoder::loss(ModelOps& ops, const std::byte* head_weights, const std::byte
            rows_of(x, first, count));
       ops.matmul(own, part, words, {.transpose_b = true});
       ops.cross_entropy(
-          own, losses + first, own,
+          rows_of(dlogits, 0, count), losses + first, own,
           targets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), 1.0f);
     }
   }

@@ -92,17 +92,18 @@ class Passes {
   void run_backward(int layer) {
     const int b = layer + 1;
     for (const auto& rule : rules_) rule->before_backward(step_, b);
-    Task& back =
-        step_.compute(Op::backward, b,
-                      {reads(Role::weights, step_.weights[Step::at(b)]),
-                       reads(Role::input, step_.inputs[Step::at(layer)]),
-                       reads(Role::tables, step_.program.persistent.tables),
-                       writes(Role::saved, step_.saved[Step::at(layer)]),
-                       writes(Role::kept, step_.keeps(layer) ? step_.kept[Step::at(layer)] : -1),
-                       writes(Role::residual, step_.residual),
-                       writes(Role::gradient, step_.gradients[Step::at(b)]),
-                       writes(Role::scratch, step_.program.persistent.scratch),
-                       writes(Role::work, work_object(b, step_.block(b).backward_work))});
+    Task& back = step_.compute(
+        Op::backward, b,
+        {reads(Role::weights, step_.weights[Step::at(b)]),
+         reads(Role::input, step_.inputs[Step::at(layer)]),
+         reads(Role::tables, step_.program.persistent.tables),
+         writes(Role::saved, step_.saved[Step::at(layer)]),
+         writes(Role::kept, step_.keeps(layer) ? step_.kept[Step::at(layer)] : -1),
+         writes(Role::residual, step_.residual),
+         writes(Role::gradient, step_.gradients[Step::at(b)]),
+         writes(Role::scratch, step_.program.persistent.scratch),
+         writes(Role::work, work_object(b, step_.keeps(layer) ? step_.block(b).kept_backward_work
+                                                              : step_.block(b).backward_work))});
     back.cost = step_.block(b).backward;
     if (step_.keeps(layer)) back.cost -= step_.block(b).made_again;
     for (const auto& rule : rules_) rule->after_backward(step_, b);
@@ -151,9 +152,11 @@ ObjectId run_block(Step& step, Op op, int layer, ObjectId output) {
         step.object(Tier::device, Purpose::activations, block.kept, block.name + " kept");
   }
   const bool again = op == Op::recompute;
-  const ObjectId work =
-      step.object(Tier::device, Purpose::workspace,
-                  again ? block.recompute_work : block.forward_work, block.name + " work");
+  const ObjectId work = step.object(Tier::device, Purpose::workspace,
+                                    again               ? block.recompute_work
+                                    : step.keeps(layer) ? block.kept_forward_work
+                                                        : block.forward_work,
+                                    block.name + " work");
   Task& run = step.compute(
       op, b,
       {reads(Role::weights, step.weights[Step::at(b)]),

@@ -51,6 +51,8 @@ struct Block {
   Bytes forward_work = 0;
   Bytes recompute_work = 0;
   Bytes backward_work = 0;
+  Bytes kept_forward_work = 0;  // where what is cheap is saved as well
+  Bytes kept_backward_work = 0;
 };
 
 // A plane of the optimizer's state: `bytes` for every `per` parameters, or what is left of them.

@@ -52,6 +52,8 @@ inline Block random_block(Dice& dice, std::string name, std::int64_t largest) {
   block.forward_work = some(20'000);
   block.recompute_work = some(20'000);
   block.backward_work = some(40'000);
+  block.kept_forward_work = std::min<Bytes>(block.forward_work, some(20'000));
+  block.kept_backward_work = std::min<Bytes>(block.backward_work, some(40'000));
   block.loss = cost();
   block.loss_work = std::min<Bytes>(block.backward_work, some(20'000));
   block.kept = some(30'000);
