@@ -110,7 +110,8 @@ Generator::Generator(Runtime& runtime, io::FileSystem& files, const ModelSource&
       decoder_(source.config, dtype, dtype, {}),
       work_(measure(decoder_, parameters_, runtime.device_model(), dtype, positions)),
       program_(plan::build_generation(work_)),
-      layout_(lay_out_within(program_, work_, limits, runtime.device_model().library_bytes(), held)),
+      layout_(
+          lay_out_within(program_, work_, limits, runtime.device_model().library_bytes(), held)),
       device_arena_("device",
                     runtime.device().allocate_device(layout_.size_of(plan::Tier::device))),
       host_arena_("host", runtime.device().allocate_host(layout_.size_of(plan::Tier::host))),

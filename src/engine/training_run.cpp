@@ -157,8 +157,7 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
     library.prepare(product);
   }
   library.freeze();
-  fill_rotary_table(executor_, plan_.program.persistent.tables, decoder_,
-                    settings_.shape.sequence);
+  fill_rotary_table(executor_, plan_.program.persistent.tables, decoder_, settings_.shape.sequence);
   const auto& tasks = plan_.program.tasks;
   const auto norm = std::find_if(tasks.begin(), tasks.end(),
                                  [](const plan::Task& task) { return task.op == plan::Op::norm; });

@@ -45,15 +45,16 @@ Choice state_home_row() {
           .get = [](const Choices& choices) -> std::int64_t {
             return choices.state_home == Tier::host ? 0 : 1;
           },
-          .set =
-              [](Choices& choices, std::int64_t value) {
-                choices.state_home = value == 0 ? Tier::host : kShelf;
-              },
+          .set = [](Choices& choices,
+                    std::int64_t value) { choices.state_home = value == 0 ? Tier::host : kShelf; },
           .given = [](const Wishes&) -> std::optional<std::int64_t> { return std::nullopt; },
           .release = [](Wishes&) {},
           .least = [](const Workload&) { return std::int64_t{0}; },
           .most = [](const Workload&, const Choices&) { return std::int64_t{1}; },
-          .grid = [](const Workload&) { return Choice::Values{0, 1}; }};
+          .grid =
+              [](const Workload&) {
+                return Choice::Values{0, 1};
+              }};
 }
 
 TEST(ChoiceTable, ARowIsAllThatANewChoiceTakes) {
@@ -99,9 +100,9 @@ TEST(ChoiceTable, SearchIsWithinTwoPercentOfThousandsOfRandomPoints) {
         Choices choices{.offload_fraction = static_cast<double>(dice.between(0, 64)) / 64};
         for (const Choice& row : choice_table()) {
           const std::int64_t least = row.least(work);
-          const std::int64_t most = std::min<std::int64_t>(
-              row.most(work, choices),
-              row.grid(work).back() <= 16 ? 16 : 4 * row.grid(work).back());
+          const std::int64_t most =
+              std::min<std::int64_t>(row.most(work, choices),
+                                     row.grid(work).back() <= 16 ? 16 : 4 * row.grid(work).back());
           row.set(choices, dice.between(std::max(least, most / 16), most));
         }
         const auto plan = try_plan_with(work, choices, limits, machine());
