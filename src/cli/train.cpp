@@ -1,3 +1,6 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -21,10 +24,12 @@ class SummaryFile {
  public:
   explicit SummaryFile(std::string path) : path_(std::move(path)) {
     if (path_.empty()) return;
-    // A device or a pipe is written to as it is.
+    // A device or a pipe is written to as it is, and so is the output, whatever it is: where it
+    // goes to a file, /dev/stdout is a link to that, and not one to be replaced.
     const auto kind = std::filesystem::status(path_).type();
     replaces_ = kind == std::filesystem::file_type::not_found ||
-                kind == std::filesystem::file_type::regular;
+                (kind == std::filesystem::file_type::regular && !is_open_as(STDOUT_FILENO) &&
+                 !is_open_as(STDERR_FILENO));
     check(std::ofstream(partial(), std::ios::app));
     if (!replaces_) return;
     std::error_code error;
@@ -35,7 +40,7 @@ class SummaryFile {
 
   void write(const std::string& json) {
     if (path_.empty()) return;
-    std::ofstream file(partial());
+    std::ofstream file(partial(), replaces_ ? std::ios::out : std::ios::app);
     file << json << '\n';
     file.close();
     check(!file.fail());
@@ -46,6 +51,13 @@ class SummaryFile {
   }
 
  private:
+  bool is_open_as(int descriptor) const {
+    struct stat named {};
+    struct stat opened {};
+    return ::stat(path_.c_str(), &named) == 0 && ::fstat(descriptor, &opened) == 0 &&
+           named.st_ino == opened.st_ino && named.st_dev == opened.st_dev;
+  }
+
   std::string partial() const { return replaces_ ? path_ + ".partial" : path_; }
 
   void check(bool good) const {

@@ -105,8 +105,11 @@ bool Saving::due(std::int64_t step) const {
 void Saving::make_room() {
   if (files_.available(root_) >= bytes_ || checkpoint::count_checkpoints(files_, root_) < 2) return;
   checkpoint::keep_last(files_, root_, 1);
-  note_(fmt::format("Removed older checkpoints in {} to make room for this one", root_.string()));
+  untold_ += fmt::format("Removed older checkpoints in {} to make room\n", root_.string());
 }
+
+// Never within an attempt at a save: that an output cannot be written is not a disk's failure.
+void Saving::tell(const std::string& text) { note_(std::exchange(untold_, {}) + text); }
 
 void Saving::publish(const TrainingState& state) {
   const Clock::time_point start = Clock::now();
@@ -128,7 +131,6 @@ void Saving::publish(const TrainingState& state) {
   saved_step_ = state.step;
   ended_ = Clock::now();
   seconds_ = seconds_since(start);
-  note_("Saved " + last_);
 }
 
 void Saving::save(const TrainingState& state) {
@@ -136,48 +138,73 @@ void Saving::save(const TrainingState& state) {
   try {
     publish(state);
   } catch (const IoError& error) {
-    note_(fmt::format("Not saved: {}\nTraining goes on; it is tried again in a minute.",
-                      error.what()));
+    tell(fmt::format("Not saved: {}\nTraining goes on; it is tried again in a minute.",
+                     error.what()));
+    return;
   }
+  tell("Saved " + last_);
 }
 
 std::string Saving::keep_weights(const TrainingState& state) {
   try {
     return save_weights(files_, weights_root(), store_, companions_, state.step).string();
   } catch (const IoError&) {
+    remove_weights({});
     return {};  // the error of the whole save is the one to tell
   }
 }
 
-// Beside them there may be what is not Ebb's.
-void Saving::remove_weights(const std::filesystem::path& folder) {
-  files_.remove_all(folder);
-  if (files_.list(weights_root()).empty()) files_.remove_all(weights_root());
+// Beside them there may be what is not Ebb's. What cannot be removed is no reason to fail.
+void Saving::remove_weights(const std::string& folder) {
+  try {
+    if (!folder.empty()) files_.remove_all(folder);
+    if (files_.list(weights_root()).empty()) files_.remove_all(weights_root());
+  } catch (const IoError&) {
+  }
+}
+
+std::string Saving::failure_to_publish(const TrainingState& state) {
+  try {
+    publish(state);
+    return {};
+  } catch (const IoError& error) {
+    return error.what();
+  }
+}
+
+// In pieces, so that who gives up does not wait for its end.
+void Saving::wait(double seconds, bool stopped) const {
+  constexpr double piece = 0.1;
+  const Clock::time_point start = Clock::now();
+  for (double left = seconds; left > 0; left = seconds - seconds_since(start)) {
+    if (!stopped && settings_.stop_requested()) return;
+    std::this_thread::sleep_for(Seconds(std::min(left, piece)));
+  }
 }
 
 void Saving::save_finally(const TrainingState& state) {
   if (!wanted() || state.step == saved_step_) return;
   const Clock::time_point start = Clock::now();
-  std::optional<std::string> kept;  // where; empty where even that failed
+  const bool stopped = settings_.stop_requested();  // if so, this save is what it asked for
+  std::optional<std::string> kept;                  // where; empty where even that failed
   for (;;) {
-    std::string why;
-    try {
-      publish(state);
-      if (kept && !kept->empty()) remove_weights(*kept);
-      return;
-    } catch (const IoError& error) {
-      why = error.what();
-    }
+    const std::string why = failure_to_publish(state);
+    if (why.empty()) break;
     if (!kept) kept = keep_weights(state);
     const std::string rest = kept->empty()
                                  ? "Not even the weights alone could be kept."
                                  : fmt::format("The weights alone are kept in {}.", *kept);
     const double left = settings_.patience_seconds - seconds_since(start);
-    if (left <= 0) throw IoError(fmt::format("{}\n{}", why, rest));
-    note_(fmt::format("Not saved: {}\n{} Trying again every {} for another {}; Ctrl-C gives up.",
-                      why, rest, format_seconds(settings_.retry_seconds), format_seconds(left)));
-    std::this_thread::sleep_for(Seconds(std::min(left, settings_.retry_seconds)));
+    if (left <= 0 || (!stopped && settings_.stop_requested())) {
+      gave_up_ = true;
+      throw IoError(fmt::format("{}\n{}", why, rest));
+    }
+    tell(fmt::format("Not saved: {}\n{} Trying again every {} for another {}; Ctrl-C gives up.",
+                     why, rest, format_seconds(settings_.retry_seconds), format_seconds(left)));
+    wait(std::min(left, settings_.retry_seconds), stopped);
   }
+  if (kept) remove_weights(*kept);
+  tell("Saved " + last_);
 }
 
 }  // namespace ebb::engine

@@ -25,6 +25,8 @@ struct SavingSettings {
   int keep = 2;  // checkpoints
   double patience_seconds = 600;
   double retry_seconds = 10;  // between two attempts while it is patient
+  // Asked while it waits for the next attempt: once it becomes true, the last save is given up.
+  std::function<bool()> stop_requested = [] { return false; };
 };
 
 // The checkpoints of one run. For one thread; the lanes must be empty when it saves.
@@ -53,8 +55,10 @@ class Saving {
 
   // The last one, at the end or before an error is told. Where it fails the weights alone are kept,
   // if there is room for those, and all of it is tried again for as long as the settings say. Then
-  // throws the IoError, with what was kept.
+  // throws the IoError, with what was kept, and has given up: a caller that asks once more waits as
+  // long again.
   void save_finally(const TrainingState& state);
+  bool gave_up() const { return gave_up_; }
 
   // The folder of the last checkpoint; empty where there is none.
   const std::string& last() const { return last_; }
@@ -62,11 +66,16 @@ class Saving {
 
  private:
   void publish(const TrainingState& state);
+  // Empty where it did not fail.
+  std::string failure_to_publish(const TrainingState& state);
+  void wait(double seconds, bool stopped) const;
+  void tell(const std::string& text);
   std::filesystem::path weights_root() const { return root_ / "weights"; }
   void make_room();
   // Where the weights went; empty where that failed, too.
   std::string keep_weights(const TrainingState& state);
-  void remove_weights(const std::filesystem::path& folder);
+  // And the folder around them where it is empty then.
+  void remove_weights(const std::string& folder);
 
   io::FileSystem& files_;
   std::filesystem::path root_;
@@ -80,6 +89,8 @@ class Saving {
   Clock::time_point ended_ = Clock::now();  // the last save, or attempt at one
   double seconds_ = 0;                      // the last save took
   bool failed_ = false;                     // the last attempt did
+  bool gave_up_ = false;
+  std::string untold_;  // lines for the next note
 };
 
 }  // namespace ebb::engine

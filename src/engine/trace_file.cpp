@@ -18,6 +18,7 @@ TraceFile::TraceFile(io::FileSystem& files, std::string path)
   }
   try {
     if (!files_.exists(io::parent_of(file))) files_.make_directories(io::parent_of(file));
+    io::check_replaceable(files_, file);
     const std::filesystem::path probe = path_ + ".partial";
     files_.create(probe);
     files_.remove_all(probe);

@@ -169,7 +169,8 @@ class Session {
     Saving saving(files_, folder_.path(), run.store(), companions_,
                   {.every = options_.save_every,
                    .keep = options_.keep,
-                   .patience_seconds = options_.save_patience_seconds},
+                   .patience_seconds = options_.save_patience_seconds,
+                   .stop_requested = [this] { return stop_requested(); }},
                   start ? state_.step : -1, note());
     if (start) saving.set_last(start->string());
     saving.check_space();
@@ -195,6 +196,15 @@ class Session {
 
   Note note() {
     return [this](const std::string& text) { observer_.note(text); };
+  }
+
+  // While it saves: an output that nobody reads any more is no reason not to.
+  bool stop_requested() {
+    try {
+      return observer_.stop_requested();
+    } catch (const std::exception&) {
+      return true;
+    }
   }
 
   TrainSummary train(TrainingRun& run, Saving& saving, StepLog& log) {
@@ -244,12 +254,14 @@ class Session {
   // A sentence on what there is to go on from.
   std::string save_what_is_whole(TrainingRun& run, Saving& saving) {
     std::string lost;
+    // Not where nothing was trained, nor once more where the failure is the last save's own.
+    const bool to_save = state_.step > 0 && !saving.gave_up();
     try {
-      if (run.settle()) {
+      if (to_save && !run.settle()) {
+        lost = "What was trained since the last save is lost. ";
+      } else if (to_save) {
         if (saving.wanted()) remember_data(kHurry);
         saving.save_finally(state_);
-      } else {
-        lost = "What was trained since the last save is lost. ";
       }
     } catch (const std::exception& error) {
       lost = fmt::format("Step {} could not be saved: {}\n", state_.step, error.what());

@@ -1,5 +1,7 @@
 #include "io/text_file.h"
 
+#include <system_error>
+
 #include <fmt/format.h>
 
 #include "ebb/error.h"
@@ -20,6 +22,19 @@ std::string read_text(FileSystem& files, const std::filesystem::path& path, Byte
   return text;
 }
 
+void check_replaceable(FileSystem& files, const std::filesystem::path& path) {
+  if (!files.exists(path)) return;
+  files.open(path);  // which it does with regular files only
+  // Where the output goes to a regular file, /dev/stdout leads to one.
+  std::error_code not_a_link;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, not_a_link);
+  if (!not_a_link && target.string().starts_with("/proc/")) {
+    throw IoError(
+        fmt::format("cannot replace '{}': it is a name for an open file. Give the path of a file.",
+                    path.string()));
+  }
+}
+
 void write_text_atomically(FileSystem& files, const std::filesystem::path& path,
                            std::string_view text) {
   write_pieces_atomically(files, path, [text](TextSink sink) { sink(text); });
@@ -29,6 +44,7 @@ void write_pieces_atomically(FileSystem& files, const std::filesystem::path& pat
                              FunctionRef<void(TextSink)> make) {
   std::filesystem::path partial = path;
   partial += ".partial";
+  check_replaceable(files, path);
   {
     const std::unique_ptr<File> file = files.create(partial);
     Bytes written = 0;

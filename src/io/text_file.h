@@ -14,8 +14,14 @@ namespace ebb::io {
 // `max_bytes`.
 std::string read_text(FileSystem& files, const std::filesystem::path& path, Bytes max_bytes);
 
+// For who will rename a file to `path`. Throws IoError where a folder, a device, a pipe or a name
+// of the process's own output (/dev/stdout) is there: root may put a file in the place of those.
+// Nothing there is good.
+void check_replaceable(FileSystem& files, const std::filesystem::path& path);
+
 // Writes `path`.partial, syncs and renames: after a crash at any moment `path` holds its old text
-// or all of the new one. Two writers of one path at the same time are not supported.
+// or all of the new one. What is at `path` must be replaceable, as above. Two writers of one path
+// at the same time are not supported.
 void write_text_atomically(FileSystem& files, const std::filesystem::path& path,
                            std::string_view text);
 

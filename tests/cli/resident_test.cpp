@@ -1,5 +1,6 @@
 // The promise: a limit means the process. What it holds in memory is what the limits allow, and a
 // stated constant for what is outside them.
+#include <filesystem>
 #include <iterator>
 #include <sstream>
 
@@ -132,6 +133,7 @@ TEST_F(ResidentTest, AHungryChatTemplateStopsAtItsPartOfTheLimit) {
   EXPECT_NE(end.code, 0);
   EXPECT_THAT(end.err, AllOf(HasSubstr("chat_template.jinja"), HasSubstr("line 1"),
                              HasSubstr("longer than 128 KiB")));
+  EXPECT_FALSE(std::filesystem::exists(at("chatty/step-00000000"))) << "nothing was trained";
 }
 
 TEST_F(ResidentTest, APlanOfVeryManyMicroBatchesIsRefused) {

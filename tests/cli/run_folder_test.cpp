@@ -1,4 +1,7 @@
 // A run's folder belongs to one process, and what a run will write is proven writable at its start.
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <filesystem>
 
 #include "cli/small_commands.h"
@@ -76,6 +79,23 @@ TEST_F(RunFolderTest, WhatCannotBeWrittenIsToldBeforeAnythingIsRead) {
   EXPECT_THAT(refused("/proc/self", {}), HasSubstr("cannot create '/proc/self/ebb.lock'"));
 }
 
+// What root may rename to, /dev/null among it: a pipe stands for those here.
+TEST_F(RunFolderTest, APipeIsNotReplacedByAFile) {
+  const std::string pipe = at("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const Arguments& command :
+       {train(at("run"), 1) + Arguments{"--trace", pipe},
+        Arguments{"plan", "--model", "preset:tiny"} + batch(1) + Arguments{"--trace", pipe},
+        Arguments{"probe", "--seconds", "0.01", "--threads", "1", "--out", pipe}}) {
+    const Finished run = run_ebb(command);
+    EXPECT_EQ(run.code, 1) << command.front();
+    EXPECT_THAT(run.err, HasSubstr("Give the path of a file")) << command.front();
+    EXPECT_THAT(run.out, Not(HasSubstr("step 1/")));
+    EXPECT_TRUE(fs::is_fifo(pipe)) << command.front();
+    EXPECT_FALSE(fs::exists(pipe + ".partial")) << command.front();
+  }
+}
+
 TEST_F(RunFolderTest, ASummaryIsOfThisRunOrNotThere) {
   const std::string summary = at("summary.json");
   trained("run", 1, {"--summary", summary});
@@ -87,6 +107,27 @@ TEST_F(RunFolderTest, ASummaryIsOfThisRunOrNotThere) {
   const Finished piped = run_ebb(train(at("piped"), 1) + Arguments{"--summary", "/dev/stdout"});
   EXPECT_EQ(piped.code, 0) << piped.err;
   EXPECT_THAT(piped.out, HasSubstr("weights_digest"));
+}
+
+// As with `> log`: the name of the output is a link to a file then, which root could replace. A
+// link of our own stands for /dev/stdout.
+TEST_F(RunFolderTest, ASummaryIntoAnOutputThatIsAFileLeavesItsName) {
+  const std::string name = at("output"), log = at("log");
+  fs::create_symlink("/proc/self/fd/1", name);
+  const auto into_log = [&] {
+    const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::dup2(file, STDOUT_FILENO);
+  };
+  Process process(train(at("run"), 2) + Arguments{"--summary", name}, into_log);
+  const Finished run = process.wait();
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_TRUE(fs::is_symlink(name));
+  const std::string all = read_file(log);
+  EXPECT_THAT(all, HasSubstr("step 2/2"));
+  EXPECT_THAT(all, HasSubstr("weights_digest"));
+  Process traced(train(at("traced"), 1) + Arguments{"--trace", name}, into_log);
+  EXPECT_EQ(traced.wait().code, 1);
+  EXPECT_TRUE(fs::is_symlink(name));
 }
 
 }  // namespace

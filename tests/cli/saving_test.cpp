@@ -100,6 +100,7 @@ TEST_F(SavingTest, WhereStatesCannotBeWrittenTheWeightsAreKept) {
   EXPECT_EQ(run.code, 1) << run.out;
   EXPECT_THAT(run.err, HasSubstr("state.safetensors"));
   EXPECT_THAT(run.err, HasSubstr("weights/step-00000002"));
+  EXPECT_THAT(run.err, Not(HasSubstr("could not be saved"))) << "tried, and told, twice";
   EXPECT_EQ(read_file(at("run") + "/weights/step-00000002/model.safetensors"),
             read_file(step_folder(whole, 2) + "/model.safetensors"));
 }
@@ -122,6 +123,18 @@ TEST_F(SavingTest, AReaderThatGoesAwayEndsTheRunAfterASave) {
   ASSERT_EQ(rest.code, 0) << rest.err;
   EXPECT_THAT(rest.out, HasSubstr("Going on from step"));
   EXPECT_EQ(digest(at("run.json")), digest(at("whole.json")));
+}
+
+// What cannot be written first is here that a checkpoint was saved.
+TEST_F(SavingTest, AReaderThatGoesAwayBeforeASaveIsToldEndsTheRun) {
+  Process process(train(at("run"), 2000) + Arguments{"--save-every", "1"});
+  ASSERT_TRUE(
+      process.run_until([&] { return process.out().find("step 1/") != std::string::npos; }));
+  process.close_output();
+  const Finished run = process.wait();
+  EXPECT_EQ(run.code, 1);
+  EXPECT_THAT(run.err, HasSubstr("cannot write the output: Broken pipe"));
+  EXPECT_LT(last_step(at("run")), 2000);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include "checkpoint/folder.h"
 #include "checkpoint/weight_files.h"
 #include "ebb/error.h"
@@ -119,6 +121,50 @@ TEST_F(SavingTest, TheLastSaveIsTriedAgainUntilThereIsRoom) {
   EXPECT_FALSE(fs::exists(folder / "weights")) << "not needed any more";
 }
 
+// An hour would be too long for a test: that it ends is what is tested.
+TEST_F(SavingTest, WhoStopsItWhileItWaitsGivesUp) {
+  SavingSettings patient = every_step;
+  patient.patience_seconds = patient.retry_seconds = 3600;
+  bool stopped = false;
+  patient.stop_requested = [&] { return stopped; };
+  on_note = [&] { stopped = notes.back().find("Not saved") != std::string::npos; };
+  disk.set_room(bytes / 2);
+  Saving save = saving(patient);
+  EXPECT_FALSE(save.gave_up());
+  EXPECT_THROW(save.save_finally(state(4)), IoError);
+  EXPECT_TRUE(save.gave_up());
+  EXPECT_TRUE(fs::exists(folder / "weights/step-00000004/model.safetensors"));
+}
+
+// What stopped the run asked for this very save.
+TEST_F(SavingTest, AStopBeforeTheLastSaveDoesNotGiveItUp) {
+  SavingSettings patient = every_step;
+  patient.patience_seconds = 3600;
+  patient.stop_requested = [] { return true; };
+  disk.set_room(bytes / 2);
+  on_note = [&] { disk.set_room(100 * kMiB); };
+  Saving save = saving(patient);
+  save.save_finally(state(4));
+  EXPECT_EQ(save.last(), (folder / "step-00000004").string());
+  EXPECT_FALSE(save.gave_up());
+}
+
+// A note that nobody reads is an error of the run, and what was saved is saved.
+TEST_F(SavingTest, AnOutputThatBreaksIsNotTakenForTheDisk) {
+  for (const std::int64_t step : {1, 2}) {
+    on_note = [&] { throw IoError("nobody reads this"); };
+    Saving save = saving(every_step);
+    EXPECT_THROW(step == 1 ? save.save(state(step)) : save.save_finally(state(step)), IoError);
+    EXPECT_EQ(notes.size(), 1u);
+    EXPECT_EQ(save.last(), (folder / fmt::format("step-{:08}", step)).string());
+    EXPECT_FALSE(save.gave_up());
+    save.save_finally(state(step));
+    EXPECT_EQ(notes.size(), 1u) << "saved a second time";
+    EXPECT_FALSE(fs::exists(folder / "weights"));
+    notes.clear();
+  }
+}
+
 TEST_F(SavingTest, WithoutPatienceTheWeightsAreKeptAndTheErrorSaysWhere) {
   disk.set_room(bytes / 2);
   Saving save = saving(every_step);
@@ -142,6 +188,7 @@ TEST_F(SavingTest, WhereNotEvenTheyFitTheErrorSaysThat) {
   } catch (const IoError& error) {
     EXPECT_THAT(error.what(), HasSubstr("Not even the weights"));
   }
+  EXPECT_FALSE(fs::exists(folder / "weights")) << "left empty";
   EXPECT_EQ(disk.used(), 0);
 }
 

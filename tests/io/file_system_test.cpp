@@ -147,6 +147,32 @@ TYPED_TEST(FileSystemContract, RenameReplacesAFileAndRefusesAFullFolder) {
   EXPECT_THROW(this->files.rename(this->folder / "none", this->folder / "c"), IoError);
 }
 
+// Root may rename over /dev/null, and would.
+TYPED_TEST(FileSystemContract, NoFileTakesThePlaceOfAPipe) {
+  const std::filesystem::path pipe = this->folder / "pipe";
+  const std::filesystem::path link = this->folder / "link";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink(pipe, link);
+  for (const auto& to : {pipe, link}) {
+    EXPECT_THAT(error_of([&] { write_text_atomically(this->files, to, "text"); }),
+                HasSubstr("not a regular file"));
+    EXPECT_THROW(check_replaceable(this->files, to), IoError);
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_FALSE(this->files.exists(this->folder / "pipe.partial"));
+  // As /dev/stdout is one, also where that is a file.
+  const std::filesystem::path name = this->folder / "name";
+  std::filesystem::create_symlink("/proc/self/exe", name);
+  EXPECT_THAT(error_of([&] { write_text_atomically(this->files, name, "text"); }),
+              HasSubstr("a name for an open file"));
+  EXPECT_TRUE(std::filesystem::is_symlink(name));
+  EXPECT_THROW(check_replaceable(this->files, this->folder.path()), IoError);
+  this->files.create(this->folder / "file");
+  check_replaceable(this->files, this->folder / "file");
+  check_replaceable(this->files, this->folder / "none");
+}
+
 TYPED_TEST(FileSystemContract, RemovesFoldersAndLinksButNotWhatLinksPointTo) {
   this->files.make_directories(this->folder / "kept");
   this->files.create(this->folder / "kept" / "file");
