@@ -1,4 +1,4 @@
-// What a plan decides. Every field can be written as a flag, and those flags reproduce the plan.
+// What a plan decides. What people can choose is written as flags, which reproduce the plan.
 #pragma once
 
 #include <cstdint>

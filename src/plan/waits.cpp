@@ -9,50 +9,42 @@
 namespace ebb::plan {
 namespace {
 
-// A task of this step or of the one before.
-struct TaskOfStep {
-  TaskId task = -1;
-  int step = -1;
-};
-
-// On each lane, the last task of some kind.
+// On each lane, the last task of some kind, of this step or of the one before. A later one is a
+// larger number: all lanes are merged at once.
 class LastTasks {
  public:
-  void add(Lane lane, TaskOfStep task) { by_lane_[lane] = task; }
-  void merge(const LastTasks& other, std::size_t lanes) {
-    for (std::size_t i = 0; i < lanes; ++i) {
-      const TaskOfStep& theirs = other.by_lane_.values[i];
-      TaskOfStep& ours = by_lane_.values[i];
-      if (std::pair(theirs.step, theirs.task) > std::pair(ours.step, ours.task)) ours = theirs;
-    }
+  void add(Lane lane, TaskId task, int step) { last_[lane.index] = step * kStep + task + 1; }
+  void merge(const LastTasks& other) {
+    for (std::size_t i = 0; i < kMostLanes; ++i) last_[i] = std::max(last_[i], other.last_[i]);
   }
-  const TaskOfStep& operator[](Lane lane) const { return by_lane_[lane]; }
+  bool any(Lane lane) const { return last_[lane.index] > 0; }
+  TaskId task(Lane lane) const { return (last_[lane.index] - 1) % kStep; }
+  bool previous_step(Lane lane) const { return last_[lane.index] <= kStep; }
 
  private:
-  PerLane<TaskOfStep> by_lane_;
+  static constexpr std::int32_t kStep = 1 << 29;  // more than tasks
+  std::array<std::int32_t, kMostLanes> last_{};
 };
 
 // Who wrote and who used the bytes of one tier last, by ranges of addresses.
 class ByteHistory {
  public:
-  explicit ByteHistory(std::size_t lanes) : lanes_(lanes) {}
-
   void collect(Bytes start, Bytes end, Access access, LastTasks& before) {
     for (auto it = first_at(start); it != ranges_.end() && it->first < end; ++it) {
       const Range& range = it->second;
-      before.merge(access == Access::write ? range.users : range.writers, lanes_);
+      before.merge(access == Access::write ? range.users : range.writers);
     }
   }
 
-  void record(Bytes start, Bytes end, Access access, Lane lane, TaskOfStep task) {
+  void record(Bytes start, Bytes end, Access access, Lane lane, TaskId task, int step) {
     split(start);
     split(end);
     auto it = ranges_.lower_bound(start);
     if (access == Access::write) {
       // A writer comes after all before it: whoever comes after the writer need not name them.
       Range written{.end = end};
-      written.writers.add(lane, task);
-      written.users.add(lane, task);
+      written.writers.add(lane, task, step);
+      written.users.add(lane, task, step);
       while (it != ranges_.end() && it->first < end) it = ranges_.erase(it);
       ranges_.emplace_hint(it, start, written);
       return;
@@ -63,7 +55,7 @@ class ByteHistory {
         const Bytes until = it == ranges_.end() ? end : std::min(end, it->first);
         it = ranges_.emplace_hint(it, at, Range{.end = until});
       }
-      it->second.users.add(lane, task);
+      it->second.users.add(lane, task, step);
       at = it->second.end;
       ++it;
     }
@@ -90,7 +82,6 @@ class ByteHistory {
     ranges_.emplace_hint(std::next(it), at, std::move(behind));
   }
 
-  std::size_t lanes_;
   std::map<Bytes, Range> ranges_;
 };
 
@@ -99,9 +90,7 @@ class ByteHistory {
 class WaitFinder {
  public:
   WaitFinder(Program& program, const Layout& layout)
-      : program_(program),
-        layout_(layout),
-        tiers_(program.topology->tiers.size(), ByteHistory(program.topology->lanes.size())) {}
+      : program_(program), layout_(layout), tiers_(program.topology->tiers.size()) {}
 
   void run() {
     for (step_ = 0; step_ < 2; ++step_) {
@@ -128,15 +117,15 @@ class WaitFinder {
     });
     if (step_ == 1) write_down(task, before);
     for_bytes(task, [&](ByteHistory& bytes, Bytes start, Bytes end, Access access) {
-      bytes.record(start, end, access, task.lane, {id, step_});
+      bytes.record(start, end, access, task.lane, id, step_);
     });
   }
 
   void write_down(Task& task, const LastTasks& before) const {
     task.waits.clear();
     for (const Lane lane : program_.topology->all_lanes()) {
-      if (before[lane].task < 0 || lane == task.lane) continue;
-      task.waits.push_back({before[lane].task, before[lane].step == 0});
+      if (!before.any(lane) || lane == task.lane) continue;
+      task.waits.push_back({before.task(lane), before.previous_step(lane)});
     }
   }
 
