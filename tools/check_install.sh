@@ -17,7 +17,9 @@ quietly() {
 
 quietly cmake --install "$build" --prefix "$work/first"
 mv "$work/first" "$work/prefix"
-if grep -rnF -e "$root" -e "$work/first" "$work/prefix" --include='*.cmake'; then
+# Where a path begins, not within another: a checkout in /ebb is not named by ".../cmake/ebb/".
+begins='(?<![\w.}/-])'
+if grep -rnP "$begins(\Q$root\E(?![\w.-])|\Q$work/first\E)" "$work/prefix" --include='*.cmake'; then
   echo "install: the files above name the folder they were built in or installed to"
   exit 1
 fi

@@ -248,12 +248,12 @@ Json to_json(const Row& row, const std::string& isa) {
   return json;
 }
 
-// As the system says it, "32768K"; 0 where it does not.
+// As the system says it, "32768K"; as the processor does where there is no /sys.
 Bytes last_cache() {
   std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
   Bytes kib = 0;
   file >> kib;
-  return kib * kKiB;
+  return kib > 0 ? kib * kKiB : largest_cache();
 }
 
 std::string to_text(const std::vector<Row>& rows, std::int64_t parameters, const std::string& isa) {
