@@ -35,7 +35,7 @@ build: deps $(BUILD)/build.ninja
 	@cmake --build --preset release --parallel $(JOBS)
 
 # The command alone, in a folder of its own: a newcomer waits neither for the tests and what they
-# need, nor for a GPU's kernels where there is no GPU. The compiler's cache keeps it for `make test`.
+# need, nor for a GPU's kernels where there is no GPU.
 demo:
 	@tools/install_deps.sh build
 	@cmake --preset demo --log-level=NOTICE \

@@ -28,7 +28,7 @@ plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s)
                       .extras = s.extras,
                       .task_bytes = kTaskBytes};
   shape.extras.push_back({plan::Tier::host, "staging", ParameterStore::kStagingBytes});
-  if (s.trace_steps > 0) shape.task_bytes += (s.trace_steps + 2) * kTracedTaskBytes;
+  if (s.trace_steps > 0) shape.task_bytes += (s.trace_steps + 3) * kTracedTaskBytes;
   plan::Workload work =
       training_workload(make_decoder(s), model::parameters_of(s.config), ops, shape);
   work.topology = s.topology;

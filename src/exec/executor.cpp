@@ -157,7 +157,7 @@ memory::Space& Executor::space(plan::Tier tier) const { return *spaces_.at(tier.
 
 void Executor::keep_times(std::int64_t steps) {
   programs_[0].times.assign(
-      exec::at(steps + 2),
+      exec::at(steps + 3),
       {.step = -1, .tasks = std::vector<Times>(programs_[0].loaded.program->tasks.size())});
 }
 
@@ -271,8 +271,8 @@ void Executor::queue(const Order& order, TaskId id) {
                 times == nullptr ? nullptr : &times->interval);
     lane.record(*events(order.step)[exec::at(id)]);
   } catch (...) {
-    if (threads_.empty()) throw;
     lanes_.fail(std::current_exception(), order.time);
+    if (threads_.empty()) throw;
   }
 }
 

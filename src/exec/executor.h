@@ -87,7 +87,7 @@ class Executor {
   ~Executor();
 
   // Before the first step: from now on keeps when tasks of the first program ran, for the last
-  // `steps` steps and two more. All memory for that is taken here.
+  // `steps` steps and three more. All memory for that is taken here.
   void keep_times(std::int64_t steps);
   // Lanes empty: those tasks of the steps kept that ran, by step and issue order, in seconds of the
   // steady clock. Steps are counted from 0 as they were issued.

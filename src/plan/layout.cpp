@@ -14,7 +14,8 @@ class FreeList {
   // for, or the smallest, the nearest of several.
   enum class Fit : std::uint8_t { nearest, tightest };
 
-  explicit FreeList(Bytes size, Fit fit = Fit::nearest) : fit_(fit) {
+  explicit FreeList(Bytes size, Fit low = Fit::nearest, Fit high = Fit::nearest)
+      : low_(low), high_(high) {
     if (size > 0) ranges_.push_back({0, size});
   }
 
@@ -30,7 +31,7 @@ class FreeList {
                                  : hole->end >= bytes && high(*hole) >= hole->start;
       if (!fits) continue;
       if (best == ranges_.end() || hole->end - hole->start < best->end - best->start) best = hole;
-      if (fit_ == Fit::nearest) break;
+      if ((from_low ? low_ : high_) == Fit::nearest) break;
     }
     if (best == ranges_.end()) return std::nullopt;
     return cut(best, from_low ? low(*best) : high(*best), bytes);
@@ -84,7 +85,7 @@ class FreeList {
     return start;
   }
 
-  Fit fit_;
+  Fit low_, high_;  // of what comes from each end
   std::vector<Hole> ranges_;
 };
 
@@ -186,6 +187,16 @@ Bytes peak_alive(const Program& program, Tier tier) {
   return peak_alive(program, births_of(program, tier));
 }
 
+namespace {
+
+using Fit = FreeList::Fit;
+constexpr std::pair<Fit, Fit> kFits[] = {{Fit::nearest, Fit::nearest},
+                                         {Fit::tightest, Fit::tightest},
+                                         {Fit::nearest, Fit::tightest},
+                                         {Fit::tightest, Fit::nearest}};
+
+}  // namespace
+
 Layout lay_out(const Program& program, const Bounds& bounds) {
   Layout layout;
   layout.offsets.assign(program.objects.size(), 0);
@@ -200,11 +211,12 @@ Layout lay_out(const Program& program, const Bounds& bounds) {
         std::max(align_up(peak_alive(program, births), grain), room.wanted / grain * grain);
     constexpr int patience = 8;
     for (int sweeps = 1; size <= room.most; ++sweeps) {
-      Bytes missing = sweep(program, births, layout.offsets, FreeList(size));
-      if (missing > 0 && sweeps <= patience) {
-        const Bytes tighter =
-            sweep(program, births, layout.offsets, FreeList(size, FreeList::Fit::tightest));
-        missing = std::min(missing, tighter);
+      // What comes from the two ends is placed in four ways, until one finds a place for all.
+      Bytes missing = std::numeric_limits<Bytes>::max();
+      for (const auto& [low, high] : kFits) {
+        if (missing == 0 || (sweeps > patience && missing < size)) break;
+        missing =
+            std::min(missing, sweep(program, births, layout.offsets, FreeList(size, low, high)));
       }
       if (missing == 0) {
         size = extent(program, births, layout.offsets);

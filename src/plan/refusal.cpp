@@ -17,7 +17,9 @@ std::vector<std::string> remedies(const Plan& closest, const Wishes& wishes) {
     if (choice.remedy.empty() || !is_fixed(choice, freer)) continue;
     choice.release(freer);
     const SearchResult found = search(closest.workload, freer, closest.limits, closest.profile);
-    if (found.fits) {
+    if (!found.fits) continue;
+    // Of many micro-batches the search looks at a few.
+    if (fits(plan_with(closest.workload, found.choices, closest.limits, closest.profile))) {
       return {fmt::format("{}: fits with {}", choice.remedy, flags_of(found.choices))};
     }
   }

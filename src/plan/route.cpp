@@ -45,7 +45,11 @@ class Router {
     for (const Tier tier : {from, to}) {
       const Bytes most = info(tier).largest_transfer;
       if (most > 0 && task.moved > most) return false;
-      if (task.moved % info(tier).alignment != 0 && !info(tier).addressable) return false;
+      const Bytes grain = info(tier).addressable ? 1 : info(tier).alignment;
+      for (const Use& use : task.uses) {
+        const bool whole = use.range.first % grain == 0 && task.moved % grain == 0;
+        if (!whole || program_[use.object].alignment % grain != 0) return false;
+      }
     }
     return true;
   }

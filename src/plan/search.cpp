@@ -239,34 +239,38 @@ class Searcher {
     return needs;
   }
 
-  // More off the device needs less of it and more of where it goes, in proportion: what nothing and
-  // everything need says what anything between them does. -1 where nothing fits.
+  // The least share that fits, -1 where none does. More off the device needs less of it and more of
+  // where it goes, nearly in proportion: what nothing and everything need says where to look first.
   int least_share(const Point& point) {
-    const auto over = [&](const Limits& needs) {
-      return std::ranges::any_of(work_.topology->all_tiers(),
-                                 [&](Tier tier) { return needs[tier] > limits_[tier]; });
-    };
     Point key = point;
     key.more = 0;
     const auto known = least_.find(key);
     if (known != least_.end()) return known->second;
     int& least = least_[key] = -1;
     const Limits none = barest(choices_of(point, 0));
-    if (!over(none)) return least = 0;
-    if (fixed_share()) return least;
+    if (within(none)) return least = 0;
+    if (fixed_share() || none[Tier::device] <= limits_[Tier::device]) return least;
     const Limits all = barest(choices_of(point, kShares));
-    double low = 0, high = kShares;
-    for (const Tier tier : work_.topology->all_tiers()) {
-      const auto slope = static_cast<double>(all[tier] - none[tier]) / kShares;
-      const auto room = static_cast<double>(limits_[tier] - none[tier]);
-      if (slope < 0) low = std::max(low, room / slope);
-      if (slope > 0) high = std::min(high, room / slope);
-      if (slope == 0 && room < 0) high = -1;
+    if (all[Tier::device] > limits_[Tier::device]) return least;
+    const auto wanted = static_cast<double>(none[Tier::device] - limits_[Tier::device]);
+    const auto most = static_cast<double>(none[Tier::device] - all[Tier::device]);
+    int low = 1, high = within(all) ? kShares - 1 : kShares;
+    if (within(all)) least = kShares;
+    int next = static_cast<int>(std::ceil(kShares * wanted / most));
+    for (int tries = 0; low <= high; ++tries) {
+      const int share = next >= low && next <= high && tries < 3 ? next : (low + high) / 2;
+      const Limits needs = barest(choices_of(point, share));
+      const bool short_of_device = needs[Tier::device] > limits_[Tier::device];
+      if (within(needs)) least = share;
+      (short_of_device ? low : high) = short_of_device ? share + 1 : share - 1;
+      next = short_of_device ? share + 1 : share - 1;
     }
-    // Between the two the line is not quite straight.
-    constexpr double tolerance = 1;
-    if (low > high + tolerance || (over(all) && low > kShares)) return least;
-    return least = std::clamp(static_cast<int>(std::ceil(std::min(low, high))), 0, kShares);
+    return least;
+  }
+
+  bool within(const Limits& needs) const {
+    return std::ranges::all_of(work_.topology->all_tiers(),
+                               [&](Tier tier) { return needs[tier] <= limits_[tier]; });
   }
 
   // What a step takes, or nothing if it does not fit or cannot be the fastest.

@@ -126,6 +126,28 @@ TEST(Executor, ABodyMayNotWriteWhatItsTaskOnlyReads) {
   }
 }
 
+// A step that fails in the middle, with threads that issue and without: the error comes out, what
+// was queued behind it is skipped, and nobody waits for ever, also not in the end.
+TEST(Executor, AFailureIsToldAndWhatComesBehindIsSkipped) {
+  for (const bool threads : {false, true}) {
+    const Doubling doubling;
+    std::atomic<int> ran{0};
+    Machine machine({{&doubling.program, &doubling.layout,
+                      [&](TaskRun& run) {
+                        ++ran;
+                        if (run.step == 3) throw Error("a fault in step 3");
+                        double_all(run);
+                      }}},
+                    doubling.layout, {.threads = threads});
+    for (int step = 0; step < 6; ++step) machine.executor.issue(0, {0, kBytes});
+    EXPECT_THROW(machine.executor.wait(2), Error);
+    EXPECT_THROW(machine.executor.drain(), Error);
+    EXPECT_LE(ran, 6);
+    EXPECT_GE(ran, 4);
+    machine.executor.issue(0, {0, kBytes});  // is skipped, and ends with the machine
+  }
+}
+
 TEST(Executor, MoreThanWasPlannedIsAnError) {
   const Doubling doubling;
   Machine machine({{&doubling.program, &doubling.layout,

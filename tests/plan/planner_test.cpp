@@ -251,6 +251,37 @@ TEST(Planner, TakesSmallerChunksWhereOnlyTheyFit) {
       OutOfBudget);
 }
 
+// A share for the CPU alone, where both tiers are short: the least share that fits lies between it
+// and all, and chunks may be large.
+TEST(Planner, FindsTheShareBetweenTwoShortTiers) {
+  for (const std::int64_t chunk : {16384, 65536}) {
+    for (const double by_cpu : {0.25, 0.5}) {
+      const Workload work = even_work();
+      const auto needs = [&](double offload) {
+        const Plan plan = plan_with(
+            work, {.offload_fraction = offload, .host_fraction = by_cpu, .chunk_parameters = chunk},
+            {{Tier::device, 1}, {Tier::host, kRoomy[Tier::host]}}, machine());
+        return Limits{{Tier::device, plan.peak(Tier::device)}, {Tier::host, plan.peak(Tier::host)}};
+      };
+      // Room for what three quarters need, and for no more on the host.
+      const Limits limits = needs(0.75);
+      ASSERT_GT(needs(by_cpu)[Tier::device], limits[Tier::device]);
+      ASSERT_GT(needs(1.0)[Tier::host], limits[Tier::host]);
+      const Plan plan = make_plan(work,
+                                  {.host_fraction = by_cpu,
+                                   .recompute_blocks = 0,
+                                   .host_inputs = 0,
+                                   .kept_blocks = 0,
+                                   .chunk_parameters = chunk},
+                                  limits, machine());
+      EXPECT_TRUE(fits(plan));
+      EXPECT_EQ(plan.choices.host_fraction, by_cpu);
+      EXPECT_GT(plan.choices.offload_fraction, by_cpu);
+      EXPECT_LE(plan.choices.offload_fraction, 0.75);
+    }
+  }
+}
+
 TEST(Planner, IsNeverSlowerWithMoreMemory) {
   for (const std::int64_t micro_batches : {1, 2, 4}) {
     const Workload work = even_work(micro_batches);

@@ -167,6 +167,10 @@ inline std::string check_lanes(const Program& program) {
       const TierInfo& info = topology[tier];
       const Bytes grain = info.addressable ? 1 : info.alignment;
       const Bytes most = info.largest_transfer;
+      if (program[from.object].alignment % grain != 0 ||
+          program[to.object].alignment % grain != 0) {
+        return name_task(program, t) + " trades with objects that do not start at a grain";
+      }
       if (task.moved % grain != 0 || from.range.first % grain != 0 || to.range.first % grain != 0 ||
           (most > 0 && task.moved > most)) {
         return name_task(program, t) + " moves what the tier cannot";

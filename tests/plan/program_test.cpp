@@ -67,7 +67,8 @@ TEST(TrainingProgram, IsFreeOfRacesAndOverlapsWhateverIsChosen) {
 TEST(TrainingProgram, IsFreeOfRacesWithATierThatNobodyKnows) {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     Workload work = random_workload(seed);
-    work.topology = with_shelf();
+    work.topology = with_shelf(seed % 3 == 0 ? 0 : seed % 3 == 1 ? 8192 : kMiB);
+    if (seed % 2 == 0) work.state_planes = {{4096, 64}};  // states of whole grains
     Choices choices = random_choices(seed, work);
     choices.state_home = kShelf;
     SCOPED_TRACE(describe(seed, work, choices));

@@ -65,11 +65,13 @@ inline Block random_block(Dice& dice, std::string name, std::int64_t largest) {
 // A device, a host, and a tier that is neither: no addresses, grains of its own, one lane each way
 // to the host, and transfers that are shorter than most chunks.
 inline constexpr Tier kShelf{2};
-inline std::shared_ptr<const Topology> with_shelf() {
-  static const auto topology = [] {
+inline std::shared_ptr<const Topology> with_shelf(Bytes largest_transfer = 8192) {
+  const auto topology = [&] {
     Topology made = *device_and_host();
-    made.add(TierInfo{
-        .name = "shelf", .alignment = 4096, .addressable = false, .largest_transfer = 8192});
+    made.add(TierInfo{.name = "shelf",
+                      .alignment = 4096,
+                      .addressable = false,
+                      .largest_transfer = largest_transfer});
     made.add(LaneInfo{.name = "take", .from = kShelf, .to = Tier::host, .bytes_per_second = 1e8});
     made.add(LaneInfo{.name = "put", .from = Tier::host, .to = kShelf, .bytes_per_second = 1e8});
     return std::make_shared<const Topology>(std::move(made));

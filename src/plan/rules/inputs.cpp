@@ -22,13 +22,19 @@ class Inputs final : public Rule {
 
   void before_backward(Step& step, int block) override {
     const int layer = block - 1;
+    begins_.resize(step.work.blocks.size());
+    begins_[Step::at(block)] = static_cast<TaskId>(step.program.tasks.size());
     if (block == step.head() && step.choices.host_inputs > 0) back_ = step.stream("inputs");
     if (!is_sent(step, layer)) return;
     const ObjectId here = step.object(Tier::device, Purpose::activations, step.work.input,
                                       name(layer), {.stream = back_});
     step.inputs[Step::at(layer)] = here;
     Fetch& fetch = step.fetch({waiting_[Step::at(layer)], {0, step.work.input}}, {here});
-    fetch.earliest = step.backward_start;
+    // Not before the block that is as many ahead as may be on their way: the first ones would lie
+    // on the device from the head on.
+    const auto ahead = static_cast<int>(step.choices.depth) - 1;
+    const bool at_once = block + ahead >= step.head();
+    fetch.earliest = at_once ? step.backward_start : begins_[Step::at(block + ahead)];
     fetch.task.block = block;
     fetch.task.micro = step.micro;
   }
@@ -41,6 +47,7 @@ class Inputs final : public Rule {
   static std::string name(int layer) { return fmt::format("input {}", layer); }
 
   std::vector<ObjectId> waiting_;  // by layer
+  std::vector<TaskId> begins_;     // by block, of its backward in this pass
   int back_ = -1;                  // the stream of those that come back in this pass
 };
 
