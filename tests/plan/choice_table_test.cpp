@@ -84,7 +84,8 @@ TEST(ChoiceTable, ARowIsAllThatANewChoiceTakes) {
 
 // Points drawn from all that can be chosen: none is faster than what is found by more than 2%.
 TEST(ChoiceTable, SearchIsWithinTwoPercentOfThousandsOfRandomPoints) {
-  const std::int64_t points = std::getenv("EBB_TEST_POINTS") ? 5000 : 400;
+  const std::int64_t points =
+      std::getenv("EBB_TEST_POINTS") ? 5000 : static_cast<std::int64_t>(fewer_if_small(400));
   for (const std::int64_t micro_batches : {1, 4}) {
     const Workload work = even_work(micro_batches);
     const Bytes all = plan_with(work, {.chunk_parameters = 16384},

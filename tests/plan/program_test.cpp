@@ -32,7 +32,7 @@ std::string check_all(Program program) {
 
 template <class Check>
 void for_random_programs(Check check) {
-  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+  for (std::uint64_t seed = 0; seed < fewer_if_small(kSeeds); ++seed) {
     const Workload work = random_workload(seed);
     const Choices choices = random_choices(seed, work);
     SCOPED_TRACE(describe(seed, work, choices));
@@ -65,7 +65,7 @@ TEST(TrainingProgram, IsFreeOfRacesAndOverlapsWhateverIsChosen) {
 
 // States whose home is on a tier without addresses: the rules know nothing of it.
 TEST(TrainingProgram, IsFreeOfRacesWithATierThatNobodyKnows) {
-  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+  for (std::uint64_t seed = 0; seed < fewer_if_small(kSeeds); ++seed) {
     Workload work = random_workload(seed);
     work.topology = with_shelf(seed % 3 == 0 ? 0 : seed % 3 == 1 ? 8192 : kMiB);
     if (seed % 2 == 0) work.state_planes = {{4096, 64}};  // states of whole grains

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,6 +16,12 @@
 #include "plan/workload.h"
 
 namespace ebb::plan {
+
+// Sanitized code is slow: it takes fewer of many.
+inline std::uint64_t fewer_if_small(std::uint64_t many) {
+  const char* scale = std::getenv("EBB_TEST_SCALE");
+  return scale != nullptr && std::string_view(scale) == "small" ? many / 6 : many;
+}
 
 // Draws one number after the other.
 class Dice {
