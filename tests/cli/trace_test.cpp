@@ -57,10 +57,12 @@ TEST_F(TraceTest, ARunAndItsPlanShowTheSameTasks) {
   const Shown predicted = shown(at("plans/new/trace.json"));
   EXPECT_EQ(measured.spans, predicted.spans);
   EXPECT_EQ(measured.counters, predicted.counters);
-  EXPECT_EQ(measured.tracks, (std::set<std::string>{"steps", "compute", "up", "down", "host"}));
+  EXPECT_EQ(measured.tracks, (std::set<std::string>{"steps", "compute", "up", "down", "host",
+                                                    "express up", "express down"}));
   EXPECT_EQ(measured.tracks, predicted.tracks);
   EXPECT_EQ(measured.steps, (std::set<std::int64_t>{5, 6}));
-  EXPECT_THAT(measured.spans, AllOf(Contains("forward block 1"), Contains("fetch state chunk 0")));
+  EXPECT_THAT(measured.spans,
+              AllOf(Contains("forward block 1"), Contains("chunk 0 state to device")));
   EXPECT_THAT(measured.counters, Contains("device memory in use"));
 }
 
