@@ -72,6 +72,7 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
       {"loss_last", figures.losses.empty() ? Json() : Json(figures.losses.back())},
       {"validation_losses", figures.validation_losses},
       {"validation_seconds", figures.validation_seconds},
+      {"validation_batch_seconds_predicted", run.evaluation_seconds()},
       {"tokens_per_second", seconds > 0 ? static_cast<double>(figures.tokens) / seconds : 0.0},
       {"share_of_light", share && mean > 0 ? Json(*share) : Json()},
       {"share_of_light_predicted",

@@ -113,7 +113,6 @@ class Executor {
 
   // Bytes that transfers really moved from one tier to another, on any lane that joins them.
   Bytes moved(plan::Tier from, plan::Tier to) const;
-  device::Stream& lane(plan::Lane lane) { return lanes_[lane]; }
   double busy_seconds(plan::Lane lane) const { return lanes_.busy_seconds(lane); }
   std::int64_t steps_issued(std::size_t program = 0) const { return programs_[program].step; }
 
