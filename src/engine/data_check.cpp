@@ -1,7 +1,7 @@
 #include "engine/data_check.h"
 
-#include <cmath>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -131,7 +131,7 @@ void compare_known_data(const TrainingState& state, const TrainingData& data, bo
 }
 
 void compare_all_data(TrainingState& state, TrainingData& data, bool accept, const Note& note) {
-  const TrainingData::Contents now = data.contents(note);
+  const TrainingData::Contents now = *data.contents(note, [] { return true; });
   if (!now.problem.empty()) throw IoError(now.problem);
   const auto changes = changes_since(state, data, now.json, true);
   if (!changes.empty() && !accept) refuse(changes);
@@ -152,12 +152,8 @@ void compare_all_data(TrainingState& state, TrainingData& data, bool accept, con
 }
 
 void record_data(TrainingState& state, TrainingData& data, const Note& note,
-                 double patience_seconds) {
+                 const std::function<bool()>& go_on) {
   if (!state.data.is_null() && !state.data.contains("beginnings")) return;
-  if (std::isfinite(patience_seconds) && !data.contents_known(patience_seconds)) {
-    state.data = {{"beginnings", data.beginnings_digest()}};
-    return;
-  }
   // An output that nobody reads any more is no reason not to save.
   const Note safely = [&](const std::string& text) {
     try {
@@ -165,14 +161,23 @@ void record_data(TrainingState& state, TrainingData& data, const Note& note,
     } catch (const std::exception&) {
     }
   };
-  TrainingData::Contents now = data.contents(safely);
-  if (!now.problem.empty()) {
+  std::optional<TrainingData::Contents> now = data.contents(safely, go_on);
+  if (!now) {
+    if (state.data.is_null()) {
+      safely(
+          "The data was not read to its end before the run was stopped: the checkpoint keeps the "
+          "names, the sizes and the first 64 KiB of its files.");
+    }
+    state.data = {{"beginnings", data.beginnings_digest()}};
+    return;
+  }
+  if (!now->problem.empty()) {
     safely(
         fmt::format("{}\nThe checkpoint cannot say what that file held; --resume will ask for "
                     "--accept-changed-data.",
-                    now.problem));
+                    now->problem));
   }
-  state.data = std::move(now.json);
+  state.data = std::move(now->json);
 }
 
 }  // namespace ebb::engine

@@ -7,7 +7,7 @@
 // nothing is trained, logged or saved of data that is not the run's.
 #pragma once
 
-#include <limits>
+#include <functional>
 
 #include "engine/run_folder.h"
 #include "engine/training_data.h"
@@ -24,11 +24,12 @@ void compare_known_data(const TrainingState& state, const TrainingData& data, bo
 // cannot be read.
 void compare_all_data(TrainingState& state, TrainingData& data, bool accept, const Note& note);
 
-// What the data holds becomes part of a state that does not have it. Waits until it is read, but
-// not longer than `patience_seconds`: then names, sizes and beginnings have to do until the next
-// time. A file that can no longer be read is told, and its digest is left out: what was trained is
+// What the data holds becomes part of a state that does not have it. Waits until it is read, unless
+// told not to go on: then names, sizes and beginnings have to do until the next time, which is
+// told. A file that can no longer be read is told, and its digest is left out: what was trained is
 // worth saving.
-void record_data(TrainingState& state, TrainingData& data, const Note& note,
-                 double patience_seconds = std::numeric_limits<double>::infinity());
+void record_data(
+    TrainingState& state, TrainingData& data, const Note& note,
+    const std::function<bool()>& go_on = [] { return true; });
 
 }  // namespace ebb::engine

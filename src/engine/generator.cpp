@@ -10,6 +10,7 @@
 #include "engine/parameter_store.h"
 #include "engine/rotary_table.h"
 #include "engine/training_run.h"
+#include "engine/workload.h"
 #include "kernels/counting_ops.h"
 #include "kernels/split_master.h"
 #include "plan/waits.h"
@@ -53,10 +54,8 @@ plan::GenerationWork measure(const model::Decoder& decoder, const model::Paramet
   }
   work.scratch = ops.take().scratch;
   for (const model::ParameterBlock& block : parameters.blocks) {
-    work.names.push_back(block.name);
-    work.parameters.push_back(block.length);
+    work.blocks.push_back(describe_block(block, dtype));
   }
-  work.weight_bytes = size_of(dtype);
   work.tokens = most * 4;
   work.input = most * config.hidden * size_of(dtype);
   work.cache = 2 * positions * config.kv_width() * size_of(dtype);
@@ -73,8 +72,11 @@ plan::Layout lay_out_within(plan::Program& program, const plan::GenerationWork& 
   const Bytes host = layout.size_of(plan::Tier::host) + held + kLoadingBytes +
                      static_cast<Bytes>(program.tasks.size()) * kTaskBytes;
   if (device > limits[plan::Tier::device] || host > limits[plan::Tier::host]) {
-    Bytes weights = 0;
-    for (const std::int64_t count : work.parameters) weights += count * work.weight_bytes;
+    Bytes weights = 0, caches = 0;
+    for (const plan::Block& block : work.blocks) {
+      weights += block.weights.bytes(block.parameters);
+      caches += block.kind == plan::BlockKind::layer ? work.cache : 0;
+    }
     throw OutOfBudget(fmt::format(
         "the model does not fit the limits.\n"
         "  weights on the device     {:>12}\n"
@@ -85,10 +87,7 @@ plan::Layout lay_out_within(plan::Program& program, const plan::GenerationWork& 
         "  loading, program, logits  {:>12}\n"
         "  needed on the host        {:>12}, limit {}\n"
         "Missing: {}. A higher --{}-memory, fewer --max-tokens or a smaller model would help.",
-        format_bytes(weights),
-        format_bytes(work.cache * static_cast<Bytes>(program.persistent.caches.size())),
-        format_bytes(device - weights -
-                     work.cache * static_cast<Bytes>(program.persistent.caches.size())),
+        format_bytes(weights), format_bytes(caches), format_bytes(device - weights - caches),
         format_bytes(device), format_bytes(limits[plan::Tier::device]), format_bytes(held),
         format_bytes(host - held), format_bytes(host), format_bytes(limits[plan::Tier::host]),
         format_bytes(std::max<Bytes>(0, device - limits[plan::Tier::device]) +
@@ -185,8 +184,8 @@ void Generator::run_task(exec::TaskRun& run) {
           .tables = reinterpret_cast<const float*>(run.read(Role::tables, work_.tables)),
           .input = run.read(Role::input, work_.input),
           .output = run.write(Role::output, work_.input)};
-      return decoder_.decode(ops, b - 1, memory, count_, {cache, cache + work_.cache / 2, length_},
-                             run.carver(Role::work));
+      return decoder_.decode(ops, parameters_.blocks[at(b)].layer, memory, count_,
+                             {cache, cache + work_.cache / 2, length_}, run.carver(Role::work));
     }
     case Op::logits:
       return decoder_.logits(ops, weights(Role::weights, b), weights(Role::head_weights, 0),

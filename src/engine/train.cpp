@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -212,7 +211,7 @@ class Session {
     train_steps(run, saving, log);
     for (const std::string& text : all_left_out(figures_.left_out)) observer_.note(text);
     run.finish();
-    if (saving.wanted()) remember_data(stopped_ ? kHurry : kPatience);
+    if (saving.wanted()) remember_data();
     saving.save_finally(state_);
     if (!stopped_) validate(run, log);
     observer_.note(explain(report_process(run, runtime_)));
@@ -223,16 +222,20 @@ class Session {
   }
 
   std::string summary(TrainingRun& run) {
-    remember_data(stopped_ ? kHurry : kPatience);
+    remember_data();
     figures_.accepted_data_changes = state_.accepted_changes;
     return summarize(run, runtime_, state_.numerics_key, figures_);
   }
 
-  // What the data holds may be known only long after the first step. A save on the way does not
-  // wait for that, and who stops a run does not wait for long: names, sizes and beginnings do till
-  // then.
-  void remember_data(double patience_seconds) {
-    record_data(state_, data_, note(), patience_seconds);
+  // What the data holds may be known only long after the first step. The first save waits for it;
+  // who stops a run does not wait for long.
+  void remember_data() {
+    using Clock = std::chrono::steady_clock;
+    std::optional<Clock::time_point> stopped;
+    record_data(state_, data_, note(), [&] {
+      if (!stopped && stop_requested()) stopped = Clock::now();
+      return !stopped || Clock::now() - *stopped < kHurry;
+    });
     if (const auto training = state_.data.find("training"); training != state_.data.end()) {
       state_.numerics_key["data"]["content"] = training->value("content", Json());
     }
@@ -260,7 +263,7 @@ class Session {
       if (to_save && !run.settle()) {
         lost = "What was trained since the last save is lost. ";
       } else if (to_save) {
-        if (saving.wanted()) remember_data(kHurry);
+        if (saving.wanted()) remember_data();
         saving.save_finally(state_);
       }
     } catch (const std::exception& error) {
@@ -342,7 +345,7 @@ class Session {
       }
       if (saving.due(state_.step) && state_.step < options_.steps && !stopped_) {
         run.finish();
-        remember_data(0);
+        remember_data();
         saving.save(state_);
         before = std::chrono::steady_clock::now();  // and saving is not
       }
@@ -414,8 +417,7 @@ class Session {
     observer_.step(report);
   }
 
-  static constexpr double kPatience = std::numeric_limits<double>::infinity();
-  static constexpr double kHurry = 2;  // seconds
+  static constexpr std::chrono::seconds kHurry{2};
 
   const TrainOptions& options_;
   TrainObserver& observer_;

@@ -190,27 +190,28 @@ void TrainingData::check_validation(const std::function<void(const std::string&)
   if (!skipped.empty()) note(skipped);
 }
 
-TrainingData::Contents TrainingData::contents(const std::function<void(const std::string&)>& note) {
+std::optional<TrainingData::Contents> TrainingData::contents(
+    const std::function<void(const std::string&)>& note, const std::function<bool()>& go_on) {
   Interval interval;
-  const auto progress = [&](Bytes done, Bytes total) {
-    if (!interval.passed()) return;
-    note(fmt::format("Reading all of the data once, to know later whether it is the same: {} of {}",
-                     format_bytes(done), format_bytes(total)));
+  const auto told = [&](Bytes done, Bytes total) {
+    if (interval.passed()) {
+      note(
+          fmt::format("Reading all of the data once, to know later whether it is the same: {} of "
+                      "{}",
+                      format_bytes(done), format_bytes(total)));
+    }
+    return go_on();
   };
-  const text::FileDigests::Result& training = digests_->finish(progress);
-  Contents contents{.json = {{"training", to_json(training.files)}, {"validation", Json()}},
-                    .problem = training.problem};
-  if (evaluation_digests_) {
-    const text::FileDigests::Result& validation = evaluation_digests_->finish(progress);
-    contents.json["validation"] = to_json(validation.files);
-    if (contents.problem.empty()) contents.problem = validation.problem;
-  }
+  const text::FileDigests::Result* training = digests_->finish(told);
+  if (training == nullptr) return std::nullopt;
+  Contents contents{.json = {{"training", to_json(training->files)}, {"validation", Json()}},
+                    .problem = training->problem};
+  if (!evaluation_digests_) return contents;
+  const text::FileDigests::Result* validation = evaluation_digests_->finish(told);
+  if (validation == nullptr) return std::nullopt;
+  contents.json["validation"] = to_json(validation->files);
+  if (contents.problem.empty()) contents.problem = validation->problem;
   return contents;
-}
-
-bool TrainingData::contents_known(double within_seconds) {
-  return digests_->known(within_seconds) &&
-         (!evaluation_digests_ || evaluation_digests_->known(within_seconds));
 }
 
 Json TrainingData::contents_so_far() const {

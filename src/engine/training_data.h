@@ -41,14 +41,14 @@ class TrainingData {
 
   // What the files hold: {"training": {"content": digest of all, "files": [{"name", "bytes",
   // "digest"}]}, "validation": the same or null}. Of very many files only the digest of all.
-  // Where opening the files did not read them, waits until they are read, and tells `note` so.
+  // Where opening the files did not read them, waits until they are read, and tells `note` so;
+  // nothing where it was told not to go on before that.
   struct Contents {
     Json json;
     std::string problem;  // why a file has no digest; empty: all have
   };
-  Contents contents(const std::function<void(const std::string&)>& note);
-  // Whether contents() would not wait, now or within so many seconds.
-  bool contents_known(double within_seconds);
+  std::optional<Contents> contents(const std::function<void(const std::string&)>& note,
+                                   const std::function<bool()>& go_on);
   // The same without waiting: files that are still to be read have no digest.
   Json contents_so_far() const;
   // As checkpoints had it before.

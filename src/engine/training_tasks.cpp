@@ -28,6 +28,9 @@ TrainingTasks::TrainingTasks(Runtime& runtime, const model::Decoder& decoder,
       plan_(plan),
       settings_(settings),
       chunks_of_block_(parameters.blocks.size()) {
+  const plan::Block& embedding =
+      work().blocks[at(work().all_of(plan::BlockKind::embedding).front())];
+  embedding_bytes_ = embedding.weights.bytes(embedding.parameters);
   for (std::size_t c = 0; c < plan.program.chunks.size(); ++c) {
     chunks_of_block_[at(plan.program.chunks[c].block)].push_back(static_cast<int>(c));
   }
@@ -62,8 +65,11 @@ const plan::Block& TrainingTasks::block(const TaskRun& run) const {
 const plan::Chunk& TrainingTasks::chunk(const TaskRun& run) const {
   return plan_.program.chunks[at(run.task.chunk)];
 }
+std::int64_t TrainingTasks::layer(const TaskRun& run) const {
+  return parameters_.blocks[at(run.task.block)].layer;
+}
 Bytes TrainingTasks::weights_bytes(const TaskRun& run) const {
-  return block(run).parameters * work().weight_bytes;
+  return block(run).weights.bytes(block(run).parameters);
 }
 Bytes TrainingTasks::gradient_bytes(const TaskRun& run) const {
   return block(run).parameters * work().gradient_bytes;
@@ -116,7 +122,7 @@ void TrainingTasks::head(TaskRun& run) {
   auto ops = model_ops(run);
   const model::HeadMemory memory{
       .weights = run.read(Role::weights, weights_bytes(run)),
-      .embedding = run.read(Role::head_weights, work().blocks[0].parameters * work().weight_bytes),
+      .embedding = run.read(Role::head_weights, embedding_bytes_),
       .gradient = run.write(Role::gradient, gradient_bytes(run)),
       .tied_sum = run.write(Role::tied_sum, work().tied_sum),
       .loss = reinterpret_cast<double*>(run.write(Role::report, 8 * work().micro_batches)) +
@@ -129,9 +135,9 @@ void TrainingTasks::head(TaskRun& run) {
 void TrainingTasks::loss(TaskRun& run) {
   auto ops = model_ops(run);
   decoder_.loss(ops, run.read(Role::weights, weights_bytes(run)),
-                run.read(Role::head_weights, work().blocks[0].parameters * work().weight_bytes),
-                run.read(Role::input, work().input), ids(run, true),
-                reinterpret_cast<double*>(run.write(Role::report, 8)), run.carver(Role::work));
+                run.read(Role::head_weights, embedding_bytes_), run.read(Role::input, work().input),
+                ids(run, true), reinterpret_cast<double*>(run.write(Role::report, 8)),
+                run.carver(Role::work));
 }
 
 void TrainingTasks::backward(TaskRun& run) {
@@ -262,17 +268,18 @@ void TrainingTasks::norm(TaskRun& run) {
 
 void TrainingTasks::update(TaskRun& run) {
   const std::int64_t count = chunk(run).count;
-  std::byte* weight = run.write(Role::weights, count * work().weight_bytes);
+  const Bytes weight_bytes = size_of(settings_.state.weight_type);
+  std::byte* weight = run.write(Role::weights, count * weight_bytes);
   const std::byte* gradient = run.read(Role::gradient, count * work().gradient_bytes);
   const optim::StateKind& kind = settings_.state;
   const optim::StatePlanes planes =
-      optim::planes(run.write(Role::state, work().state_bytes(count)), kind, count);
+      optim::planes(run.write(Role::state, plan::state_bytes(work(), chunk(run))), kind, count);
   const auto* scale = reinterpret_cast<const StepScale*>(run.read(Role::scale, sizeof(StepScale)));
   const StepNumbers& numbers = numbers_[slot(run.step)];
   std::vector<kernels::SpanUpdate> updates;
   for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
     kernels::StateSpan span = optim::state_span(planes, kind, part.in_chunk, part.count);
-    span.weight = weight + part.in_chunk * work().weight_bytes;
+    span.weight = weight + part.in_chunk * weight_bytes;
     span.gradient = gradient + part.in_chunk * work().gradient_bytes;
     span.gradient_type = settings_.gradient_type;
     span.tensor_key = static_cast<std::uint64_t>(part.parameter);

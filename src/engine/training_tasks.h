@@ -61,8 +61,7 @@ class TrainingTasks {
   const plan::Workload& work() const { return plan_.workload; }
   const plan::Block& block(const TaskRun& run) const;
   const plan::Chunk& chunk(const TaskRun& run) const;
-  // Of a transformer block: the embedding's is before the first.
-  static std::int64_t layer(const TaskRun& run) { return run.task.block - 1; }
+  std::int64_t layer(const TaskRun& run) const;
   Bytes weights_bytes(const TaskRun& run) const;
   Bytes gradient_bytes(const TaskRun& run) const;
   bool by_cpu(const TaskRun& run) const;
@@ -102,6 +101,7 @@ class TrainingTasks {
   const plan::Plan& plan_;
   Settings settings_;
   std::vector<std::vector<int>> chunks_of_block_;
+  Bytes embedding_bytes_ = 0;
   std::array<StepNumbers, 2> numbers_;
   std::array<StepResult, 2> results_;
 };

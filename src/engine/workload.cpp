@@ -155,42 +155,51 @@ plan::Cost cost_of(std::span<const kernels::CountingOps::Call> calls) {
   return cost;
 }
 
+plan::Block describe_block(const model::ParameterBlock& block, DType weights) {
+  using Kind = model::ParameterBlock::Kind;
+  plan::BlockKind kind{};
+  switch (block.kind) {
+    case Kind::embedding: kind = plan::BlockKind::embedding; break;
+    case Kind::layer: kind = plan::BlockKind::layer; break;
+    case Kind::head: kind = plan::BlockKind::head; break;
+  }
+  return {.kind = kind,
+          .name = block.name,
+          .parameters = block.length,
+          .weights = {{size_of(weights)}}};
+}
+
 plan::Workload training_workload(const model::Decoder& decoder, const model::Parameters& parameters,
                                  kernels::CountingOps& ops, const TrainingShape& shape) {
   plan::Workload work;
+  plan::Planes states;
+  for (const optim::Plane plane : optim::state_planes(shape.state)) {
+    const optim::Grain grain = optim::grain_of(plane, shape.state);
+    states.add({grain.bytes, grain.per});
+  }
+  Measurer measure(decoder, ops);
+  // Transformer blocks differ in their windows at most: one of each is measured.
+  std::map<std::int64_t, plan::Block> measured;
   for (const model::ParameterBlock& from : parameters.blocks) {
-    plan::Block block{.name = from.name, .parameters = from.length};
+    plan::Block block = describe_block(from, shape.state.weight_type);
+    switch (block.kind) {
+      case plan::BlockKind::embedding: measure.embedding(block); break;
+      case plan::BlockKind::head: measure.head(block); break;
+      case plan::BlockKind::layer: {
+        const auto [like, is_new] =
+            measured.try_emplace(decoder.config().window(from.layer), block);
+        if (is_new) measure.transformer(like->second, from.layer);
+        block = like->second;
+        block.name = from.name;
+        break;
+      }
+    }
+    block.states = states;
     for (const int p : from.parameters) {
       const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
       block.tensors.push_back({parameter.first, parameter.count()});
     }
     work.blocks.push_back(std::move(block));
-  }
-  Measurer measure(decoder, ops);
-  measure.embedding(work.blocks.front());
-  measure.head(work.blocks.back());
-  // Transformer blocks differ in their windows at most: one of each is measured.
-  std::map<std::int64_t, const plan::Block*> measured;
-  for (std::size_t b = 1; b + 1 < work.blocks.size(); ++b) {
-    plan::Block& block = work.blocks[b];
-    const auto layer = static_cast<std::int64_t>(b) - 1;
-    const plan::Block*& like = measured[decoder.config().window(layer)];
-    if (like == nullptr) {
-      measure.transformer(block, layer);
-      like = &block;
-      continue;
-    }
-    block.forward = like->forward;
-    block.recompute = like->recompute;
-    block.backward = like->backward;
-    block.made_again = like->made_again;
-    block.saved = like->saved;
-    block.kept = like->kept;
-    block.forward_work = like->forward_work;
-    block.recompute_work = like->recompute_work;
-    block.backward_work = like->backward_work;
-    block.kept_forward_work = like->kept_forward_work;
-    block.kept_backward_work = like->kept_backward_work;
   }
 
   work.micro_batches = shape.accumulate;
@@ -200,12 +209,7 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
   work.tied_sum = decoder.tied_sum_bytes();
   work.scratch = measure.scratch();
   work.tables = decoder.table_bytes(decoder.shape().sequence);
-  work.weight_bytes = size_of(shape.state.weight_type);
   work.gradient_bytes = size_of(shape.gradient_type);
-  for (const optim::Plane plane : optim::state_planes(shape.state)) {
-    const optim::Grain grain = optim::grain_of(plane, shape.state);
-    work.state_planes.push_back({grain.bytes, grain.per});
-  }
   work.norm_block = kernels::kNormBlock;
   work.extras = shape.extras;
   work.extras.insert(work.extras.begin(), {plan::Tier::device, "libraries", ops.library_bytes()});

@@ -24,6 +24,9 @@ struct TrainingShape {
 plan::Workload training_workload(const model::Decoder&, const model::Parameters&,
                                  kernels::CountingOps&, const TrainingShape&);
 
+// What it is, its name, its parameters and its weights.
+plan::Block describe_block(const model::ParameterBlock&, DType weights);
+
 // Each call under what bounds it.
 plan::Cost cost_of(std::span<const kernels::CountingOps::Call>);
 

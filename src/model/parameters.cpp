@@ -21,9 +21,9 @@ std::uint64_t hash_name(std::string_view name) {
 // Lays parameters one after the other in a block and says where they went.
 class BlockWriter {
  public:
-  BlockWriter(Parameters& parameters, std::string name, std::string prefix)
+  BlockWriter(Parameters& parameters, ParameterBlock block, std::string prefix)
       : parameters_(parameters), prefix_(std::move(prefix)) {
-    parameters_.blocks.push_back({.name = std::move(name), .length = 0, .parameters = {}});
+    parameters_.blocks.push_back(std::move(block));
   }
 
   std::int64_t matrix(std::string_view name, std::int64_t rows, std::int64_t cols,
@@ -92,7 +92,10 @@ std::vector<LinearPlace> join(const std::vector<Linear>& parts, const Config& c)
 BlockPlaces write_block(Parameters& parameters, const Config& c, std::int64_t layer) {
   const ParameterNames& names = family(c.family).parameters;
   BlockWriter block(
-      parameters, fmt::format("block {}", layer),
+      parameters,
+      {.kind = ParameterBlock::Kind::layer,
+       .layer = static_cast<int>(layer),
+       .name = fmt::format("block {}", layer)},
       fmt::format("{}{}", names.prefix, fmt::format(fmt::runtime(names.layer), layer)));
   std::vector<Linear> qkv, up;
   if (!names.qkv.empty()) {
@@ -148,7 +151,8 @@ Parameters parameters_of(const Config& config) {
   const ParameterNames& names = family(config.family).parameters;
   const std::string prefix(names.prefix);
   Parameters parameters;
-  BlockWriter embedding(parameters, "embedding", prefix);
+  BlockWriter embedding(parameters, {.kind = ParameterBlock::Kind::embedding, .name = "embedding"},
+                        prefix);
   embedding.matrix(names.embedding, config.vocabulary, config.hidden);
   if (config.positions == Config::Positions::learned) {
     embedding.matrix(names.positions, config.max_positions, config.hidden);
@@ -156,7 +160,7 @@ Parameters parameters_of(const Config& config) {
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     write_block(parameters, config, layer);
   }
-  BlockWriter head(parameters, "head", "");
+  BlockWriter head(parameters, {.kind = ParameterBlock::Kind::head, .name = "head"}, "");
   if (!config.tied) head.matrix(names.head, config.vocabulary, config.hidden);
   head.norm(prefix + std::string(names.final_norm), config.hidden, config);
   return parameters;

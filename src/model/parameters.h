@@ -26,9 +26,12 @@ struct Parameter {
 };
 
 struct ParameterBlock {
-  std::string name;
+  enum class Kind { embedding, layer, head };
+  Kind kind = Kind::layer;
+  int layer = -1;  // which one, from 0 on; -1 for other kinds
+  std::string name{};
   std::int64_t length = 0;  // with padding
-  std::vector<int> parameters;
+  std::vector<int> parameters{};
 };
 
 // A parameter starts at a multiple of this many elements: vectors are aligned, and no two

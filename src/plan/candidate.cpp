@@ -11,7 +11,7 @@ namespace {
 Bytes streamed_bytes(const Program& program, const Workload& workload) {
   Bytes bytes = 0;
   for (const Chunk& chunk : program.chunks) {
-    if (chunk.site() == Site::stream) bytes += workload.state_bytes(chunk.count);
+    if (chunk.site() == Site::stream) bytes += state_bytes(workload, chunk);
   }
   return bytes;
 }
@@ -105,8 +105,11 @@ std::int64_t tasks_of_step(const Program& program, const Workload& workload) {
 }
 
 Bytes beside_arena(const Program& program, const Workload& workload, Tier tier) {
-  const bool host = tier == Tier::host && workload.task_bytes > 0;
-  return workload.extra(tier) + (host ? workload.task_bytes * tasks_of_step(program, workload) : 0);
+  if (tier != Tier::host) return workload.extra(tier);
+  // Evaluation's program has a task a block, and brings a batch and the loss.
+  const auto evaluation = static_cast<std::int64_t>(workload.blocks.size()) + 2;
+  return workload.extra(tier) +
+         workload.task_bytes * (tasks_of_step(program, workload) + evaluation);
 }
 
 bool fits(const Plan& plan) {

@@ -10,9 +10,7 @@ namespace {
 
 using Values = Choice::Values;
 
-std::int64_t layers(const Workload& work) {
-  return static_cast<std::int64_t>(work.blocks.size()) - 2;
-}
+std::int64_t layers(const Workload& work) { return work.layers(); }
 std::int64_t nothing(const Workload&) { return 0; }
 std::int64_t all_layers(const Workload& work, const Choices&) { return layers(work); }
 std::int64_t every_layer(const Workload& work) { return layers(work); }

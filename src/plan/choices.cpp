@@ -65,4 +65,8 @@ std::vector<Chunk> cut_chunks(const Workload& workload, const Choices& choices) 
   return chunks;
 }
 
+Bytes state_bytes(const Workload& workload, const Chunk& chunk) {
+  return workload.blocks[static_cast<std::size_t>(chunk.block)].states.bytes(chunk.count);
+}
+
 }  // namespace ebb::plan

@@ -54,4 +54,7 @@ std::int64_t default_chunk_parameters(const Workload&);
 
 std::vector<Chunk> cut_chunks(const Workload&, const Choices&);
 
+// A chunk's state as one piece of memory.
+Bytes state_bytes(const Workload&, const Chunk&);
+
 }  // namespace ebb::plan

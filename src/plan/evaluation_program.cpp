@@ -27,48 +27,64 @@ class EvaluationBuilder {
     const ObjectId batch = object(Purpose::batch, work_.batch, "batch 0");
     transfer({Role::source, objects.batches[0], Access::read, {0, work_.batch}},
              {Role::destination, batch, Access::write});
-    ObjectId input = object(Purpose::activations, work_.input, "input 0");
-    add(Op::embed, 0, work_.blocks[0].forward,
-        {{Role::weights, objects.weights[0], Access::read},
-         {Role::batch, batch, Access::read},
-         {Role::output, input, Access::write},
-         {Role::work, object(Purpose::workspace, work_.blocks[0].forward_work, "work"),
-          Access::write}});
-    program_.tasks.back().names_block = false;
-    const int head = static_cast<int>(work_.blocks.size()) - 1;
-    for (int b = 1; b < head; ++b) {
+    ObjectId input = -1;
+    for (int b = 0; b < static_cast<int>(work_.blocks.size()); ++b) {
       const Block& block = work_.blocks[static_cast<std::size_t>(b)];
-      const ObjectId output = object(Purpose::activations, work_.input, fmt::format("input {}", b));
-      add(Op::forward, b, block.forward,
-          {{Role::weights, objects.weights[static_cast<std::size_t>(b)], Access::read},
-           {Role::input, input, Access::read},
-           {Role::tables, objects.tables, Access::read},
-           {Role::output, output, Access::write},
-           {Role::saved, object(Purpose::activations, block.saved, block.name + " saved"),
-            Access::write},
-           {Role::scratch, objects.scratch, Access::write},
-           {Role::work, object(Purpose::workspace, block.forward_work, block.name + " work"),
-            Access::write}});
-      input = output;
+      const ObjectId weights = objects.weights[static_cast<std::size_t>(b)];
+      switch (block.kind) {
+        case BlockKind::embedding: input = embed(b, block, weights, batch); break;
+        case BlockKind::layer: input = forward(b, block, weights, input); break;
+        case BlockKind::head: loss(b, block, weights, input, batch); break;
+      }
     }
-    const Block& last = work_.blocks.back();
-    const ObjectId report = object(Purpose::workspace, 8, "loss");
-    add(Op::loss, head, last.loss,
-        {{Role::weights, objects.weights.back(), Access::read},
-         {Role::head_weights, work_.tied_sum > 0 ? objects.weights.front() : -1, Access::read},
-         {Role::input, input, Access::read},
-         {Role::batch, batch, Access::read},
-         {Role::report, report, Access::write},
-         {Role::scratch, objects.scratch, Access::write},
-         {Role::work, object(Purpose::workspace, last.loss_work, "head work"), Access::write}});
-    program_.tasks.back().names_block = false;
-    transfer({Role::source, report, Access::read, {0, 8}},
-             {Role::destination, objects.report, Access::write});
     program_.find_lifetimes();
     return std::move(program_);
   }
 
  private:
+  ObjectId embed(int b, const Block& block, ObjectId weights, ObjectId batch) {
+    const ObjectId output = object(Purpose::activations, work_.input, "input 0");
+    add(Op::embed, b, block.forward,
+        {{Role::weights, weights, Access::read},
+         {Role::batch, batch, Access::read},
+         {Role::output, output, Access::write},
+         {Role::work, object(Purpose::workspace, block.forward_work, "work"), Access::write}});
+    program_.tasks.back().names_block = false;
+    return output;
+  }
+
+  ObjectId forward(int b, const Block& block, ObjectId weights, ObjectId input) {
+    const ObjectId output = object(Purpose::activations, work_.input, fmt::format("input {}", b));
+    add(Op::forward, b, block.forward,
+        {{Role::weights, weights, Access::read},
+         {Role::input, input, Access::read},
+         {Role::tables, program_.persistent.tables, Access::read},
+         {Role::output, output, Access::write},
+         {Role::saved, object(Purpose::activations, block.saved, block.name + " saved"),
+          Access::write},
+         {Role::scratch, program_.persistent.scratch, Access::write},
+         {Role::work, object(Purpose::workspace, block.forward_work, block.name + " work"),
+          Access::write}});
+    return output;
+  }
+
+  void loss(int b, const Block& block, ObjectId weights, ObjectId input, ObjectId batch) {
+    const PersistentObjects& objects = program_.persistent;
+    const auto embedding = static_cast<std::size_t>(work_.all_of(BlockKind::embedding).front());
+    const ObjectId report = object(Purpose::workspace, 8, "loss");
+    add(Op::loss, b, block.loss,
+        {{Role::weights, weights, Access::read},
+         {Role::head_weights, work_.tied_sum > 0 ? objects.weights[embedding] : -1, Access::read},
+         {Role::input, input, Access::read},
+         {Role::batch, batch, Access::read},
+         {Role::report, report, Access::write},
+         {Role::scratch, objects.scratch, Access::write},
+         {Role::work, object(Purpose::workspace, block.loss_work, "head work"), Access::write}});
+    program_.tasks.back().names_block = false;
+    transfer({Role::source, report, Access::read, {0, 8}},
+             {Role::destination, objects.report, Access::write});
+  }
+
   ObjectId object(Purpose purpose, Bytes bytes, std::string name) {
     program_.objects.push_back({.tier = Tier::device,
                                 .purpose = purpose,

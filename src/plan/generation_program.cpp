@@ -11,15 +11,14 @@ class GenerationBuilder {
 
   Program build() {
     PersistentObjects& objects = program_.persistent;
-    const std::size_t blocks = work_.parameters.size();
-    for (std::size_t b = 0; b < blocks; ++b) {
+    for (const Block& block : work_.blocks) {
       objects.weights.push_back(persistent(Tier::device, Purpose::weights,
-                                           work_.parameters[b] * work_.weight_bytes,
-                                           work_.names[b] + " weights"));
-    }
-    for (std::size_t b = 1; b + 1 < blocks; ++b) {
+                                           block.weights.bytes(block.parameters),
+                                           block.name + " weights"));
       objects.caches.push_back(
-          persistent(Tier::device, Purpose::activations, work_.cache, work_.names[b] + " cache"));
+          block.kind == BlockKind::layer
+              ? persistent(Tier::device, Purpose::activations, work_.cache, block.name + " cache")
+              : -1);
     }
     objects.scratch = persistent(Tier::device, Purpose::workspace, work_.scratch, "scratch");
     objects.tables = persistent(Tier::device, Purpose::workspace, work_.tables, "tables");
@@ -30,29 +29,51 @@ class GenerationBuilder {
     transfer({Role::source, objects.batches[0], Access::read, {0, work_.tokens}},
              {Role::destination, tokens, Access::write});
     program_.tasks.back().argument = kTokenBytes;
-    ObjectId input = object(Tier::device, Purpose::activations, work_.input, "input");
-    add(Op::embed, 0,
-        {{Role::weights, objects.weights[0], Access::read},
-         {Role::batch, tokens, Access::read},
-         {Role::output, input, Access::write}});
-    program_.tasks.back().names_block = false;
-    for (std::size_t b = 1; b + 1 < blocks; ++b) {
-      const ObjectId output = object(Tier::device, Purpose::activations, work_.input, "input");
-      add(Op::decode, static_cast<int>(b),
-          {{Role::weights, objects.weights[b], Access::read},
-           {Role::input, input, Access::read},
-           {Role::output, output, Access::write},
-           {Role::cache, objects.caches[b - 1], Access::write},
-           {Role::tables, objects.tables, Access::read},
-           {Role::scratch, objects.scratch, Access::write},
-           {Role::work, object(Tier::device, Purpose::workspace, work_.work, "work"),
-            Access::write}});
-      input = output;
+    ObjectId input = -1;
+    for (std::size_t b = 0; b < work_.blocks.size(); ++b) {
+      switch (work_.blocks[b].kind) {
+        case BlockKind::embedding: input = embed(b, tokens); break;
+        case BlockKind::layer: input = decode(b, input); break;
+        case BlockKind::head: logits(b, input); break;
+      }
     }
+    program_.find_lifetimes();
+    return std::move(program_);
+  }
+
+ private:
+  ObjectId embed(std::size_t b, ObjectId tokens) {
+    const ObjectId output = object(Tier::device, Purpose::activations, work_.input, "input");
+    embedding_ = program_.persistent.weights[b];
+    add(Op::embed, b,
+        {{Role::weights, embedding_, Access::read},
+         {Role::batch, tokens, Access::read},
+         {Role::output, output, Access::write}});
+    program_.tasks.back().names_block = false;
+    return output;
+  }
+
+  ObjectId decode(std::size_t b, ObjectId input) {
+    const PersistentObjects& objects = program_.persistent;
+    const ObjectId output = object(Tier::device, Purpose::activations, work_.input, "input");
+    add(Op::decode, b,
+        {{Role::weights, objects.weights[b], Access::read},
+         {Role::input, input, Access::read},
+         {Role::output, output, Access::write},
+         {Role::cache, objects.caches[b], Access::write},
+         {Role::tables, objects.tables, Access::read},
+         {Role::scratch, objects.scratch, Access::write},
+         {Role::work, object(Tier::device, Purpose::workspace, work_.work, "work"),
+          Access::write}});
+    return output;
+  }
+
+  void logits(std::size_t b, ObjectId input) {
+    const PersistentObjects& objects = program_.persistent;
     const ObjectId logits = object(Tier::device, Purpose::workspace, work_.logits, "logits");
-    add(Op::logits, static_cast<int>(blocks) - 1,
-        {{Role::weights, objects.weights.back(), Access::read},
-         {Role::head_weights, objects.weights.front(), Access::read},
+    add(Op::logits, b,
+        {{Role::weights, objects.weights[b], Access::read},
+         {Role::head_weights, embedding_, Access::read},
          {Role::input, input, Access::read},
          {Role::scratch, objects.scratch, Access::write},
          {Role::work, object(Tier::device, Purpose::workspace, work_.head_work, "work"),
@@ -61,11 +82,8 @@ class GenerationBuilder {
     program_.tasks.back().names_block = false;
     transfer({Role::source, logits, Access::read, {0, work_.logits}},
              {Role::destination, objects.report, Access::write});
-    program_.find_lifetimes();
-    return std::move(program_);
   }
 
- private:
   ObjectId object(Tier tier, Purpose purpose, Bytes bytes, std::string name) {
     program_.objects.push_back(
         {.tier = tier, .purpose = purpose, .bytes = align_up(bytes), .name = std::move(name)});
@@ -77,9 +95,9 @@ class GenerationBuilder {
     return id;
   }
 
-  void add(Op op, int block, std::vector<Use> uses) {
+  void add(Op op, std::size_t block, std::vector<Use> uses) {
     std::erase_if(uses, [&](const Use& use) { return program_[use.object].bytes == 0; });
-    program_.tasks.push_back({.op = op, .block = block, .uses = std::move(uses)});
+    program_.tasks.push_back({.op = op, .block = static_cast<int>(block), .uses = std::move(uses)});
   }
   // A token waits for them: they must not queue behind anything.
   void transfer(Use source, Use destination) {
@@ -88,6 +106,7 @@ class GenerationBuilder {
 
   const GenerationWork& work_;
   Program program_;
+  ObjectId embedding_ = -1;  // its weights, which may be the head's, too
 };
 
 }  // namespace

@@ -8,13 +8,11 @@
 namespace ebb::plan {
 
 struct GenerationWork {
-  std::vector<std::string> names;  // of the blocks: the embedding, the transformer blocks, the head
-  std::vector<std::int64_t> parameters;  // of each
-  Bytes weight_bytes = 2;
-  Bytes tokens = 0;  // ids of the tokens of one run
-  Bytes input = 0;   // a block's input
-  Bytes cache = 0;   // keys and values of one block
-  Bytes work = 0;    // the most any block needs
+  std::vector<Block> blocks;  // what they are, their names, parameters and weights
+  Bytes tokens = 0;           // ids of the tokens of one run
+  Bytes input = 0;            // a block's input
+  Bytes cache = 0;            // keys and values of one block
+  Bytes work = 0;             // the most any block needs
   Bytes head_work = 0;
   Bytes logits = 0;
   Bytes scratch = 0;

@@ -47,7 +47,8 @@ struct Object {
   TaskId held = -1;
 };
 
-// What an object is to a task, never where it is. A computation has at most one object of a role.
+// What an object is to a task, never where it is. A computation has at most one object of a role,
+// of which it may use several ranges.
 enum class Role : std::uint8_t {
   weights,       // of the task's block or chunk
   head_weights,  // the tied embedding, in the head
@@ -97,13 +98,6 @@ enum class Op : std::uint8_t {
 std::string_view name_of(Op);
 
 enum class Access : std::uint8_t { read, write };  // write covers read-and-write
-
-// Bytes of an object.
-struct Range {
-  Bytes first = 0;
-  Bytes bytes = -1;  // -1: all behind `first`
-  friend bool operator==(const Range&, const Range&) = default;
-};
 
 struct Use {
   Role role{};
@@ -159,7 +153,7 @@ struct PersistentObjects {
   std::vector<ObjectId> states;         // by chunk, on its home
   std::vector<ObjectId> weight_copies;  // by chunk; -1 where the CPU keeps none
   std::vector<ObjectId> batches;        // by micro-batch, in host memory
-  std::vector<ObjectId> caches;         // by transformer block, for generation
+  std::vector<ObjectId> caches;         // by block, for generation; -1 for those without
   ObjectId scratch = -1;
   ObjectId tables = -1;
   ObjectId report = -1;  // in host memory: losses and sums of squares, or logits

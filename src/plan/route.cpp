@@ -142,7 +142,9 @@ Task transfer_task(const Program& program, Use source, Use destination, bool exp
   const Range range = program.range_of(source);
   source.range = range;
   destination.range.bytes = range.bytes;
-  const auto lane = program.topology->link(from, to, express);
+  // Objects that follow each other come by the lanes in turn.
+  const auto lane =
+      program.topology->link(from, to, express, static_cast<std::size_t>(destination.object));
   return {.kind = Task::Kind::transfer,
           .op = Op::transfer,
           .lane = lane.value_or(Lane::compute),

@@ -31,40 +31,47 @@ class LowerBound {
  public:
   LowerBound(const Workload& work, const Profile& profile) : work_(work), profile_(profile) {
     Cost all;
+    state_ = weight_ = std::numeric_limits<double>::infinity();
     for (const Block& block : work.blocks) {
       all += block.forward;
       all += block.backward;
+      if (block.parameters == 0) continue;
+      const auto least = [&](const Planes& planes) {
+        return static_cast<double>(planes.bytes(block.parameters)) /
+               static_cast<double>(block.parameters);
+      };
+      state_ = std::min(state_, least(block.states));
+      weight_ = std::min(weight_, least(block.weights));
     }
     passes_ = static_cast<double>(work.micro_batches);
     parameters_ = static_cast<double>(work.parameters());
-    state_ = static_cast<double>(work.state_bytes(work.parameters()));
     model_seconds_ = passes_ * seconds(all);
     const auto gradient = static_cast<double>(work.gradient_bytes);
     Cost device;
-    device.bytes = 2 * (state_ + parameters_ * static_cast<double>(work.weight_bytes)) +
-                   parameters_ * gradient + parameters_ * sum_traffic(work);
+    device.bytes = parameters_ * (2 * (state_ + weight_) + gradient + sum_traffic(work));
     device_seconds_ = seconds(device);
   }
 
   double operator()(const Choices& choices) const {
-    const double streamed = (choices.offload_fraction - choices.host_fraction) * state_;
+    const double streamed =
+        (choices.offload_fraction - choices.host_fraction) * parameters_ * state_;
     const double by_host = choices.host_fraction * parameters_;
-    const auto weight = static_cast<double>(work_.weight_bytes);
     const auto gradient = static_cast<double>(work_.gradient_bytes);
     const double inputs = static_cast<double>(choices.host_inputs * work_.input) * passes_;
     Cost again;
-    for (std::int64_t layer = 0; layer < choices.recompute_blocks; ++layer) {
-      again += work_.blocks[static_cast<std::size_t>(layer) + 1].recompute;
-    }
     Cost spared;
-    for (std::int64_t layer = 1; layer <= choices.kept_blocks; ++layer) {
-      spared += work_.blocks[work_.blocks.size() - 1 - static_cast<std::size_t>(layer)].made_again;
+    const std::vector<int> layers = work_.all_of(BlockKind::layer);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const Block& block = work_.blocks[static_cast<std::size_t>(layers[i])];
+      const auto layer = static_cast<std::int64_t>(i);
+      if (layer < choices.recompute_blocks) again += block.recompute;
+      if (layer >= work_.layers() - choices.kept_blocks) spared += block.made_again;
     }
-    const double up = (streamed + by_host * weight + inputs) / profile_.up_bytes_per_second;
+    const double up = (streamed + by_host * weight_ + inputs) / profile_.up_bytes_per_second;
     const double down =
         (streamed + by_host * gradient * passes_ + inputs) / profile_.down_bytes_per_second;
     const double host =
-        by_host * (2 * (state_ / parameters_ + weight) + gradient) / profile_.host_bytes_per_second;
+        by_host * (2 * (state_ + weight_) + gradient) / profile_.host_bytes_per_second;
     const double compute = model_seconds_ + passes_ * (seconds(again) - seconds(spared)) +
                            (1 - choices.host_fraction) * device_seconds_;
     return std::max({compute, up, down, host});
@@ -87,7 +94,8 @@ class LowerBound {
 
   const Workload& work_;
   const Profile& profile_;
-  double passes_ = 0, parameters_ = 0, state_ = 0, model_seconds_ = 0, device_seconds_ = 0;
+  double passes_ = 0, parameters_ = 0, model_seconds_ = 0, device_seconds_ = 0;
+  double state_ = 0, weight_ = 0;  // bytes of a parameter, where it has the fewest
 };
 
 class Searcher {
@@ -206,7 +214,9 @@ class Searcher {
 
   // Everything stays where it is and nothing is done twice.
   bool nothing_to_gain() const {
-    if (!best_.fits || best_.choices.offload_fraction > 0) return false;
+    if (!best_.fits || best_.choices.offload_fraction > 0 || best_.choices.host_inputs > 0) {
+      return false;
+    }
     Choices above = best_.choices;
     return std::all_of(table_.begin(), table_.end(), [&](const Choice& row) {
       return row.ideal == nullptr ||

@@ -48,69 +48,37 @@ class Passes {
         {step_.program.persistent.batches[Step::at(step_.micro)], {0, step_.work.batch}},
         {step_.batch}, true);
     load.micro = step_.micro;
-    step_.inputs[0] = new_input(0);
-    Task& embed =
-        step_.compute(Op::embed, 0,
-                      {reads(Role::weights, step_.weights[0]), reads(Role::batch, step_.batch),
-                       writes(Role::output, step_.inputs[0]),
-                       writes(Role::work, work_object(0, step_.block(0).forward_work))});
-    embed.cost = step_.block(0).forward;
-    embed.names_block = false;
-    for (const auto& rule : rules_) rule->after_forward(step_, 0);
-    for (int layer = 0; layer < step_.layers(); ++layer) {
-      const ObjectId output = step_.inputs[Step::at(layer + 1)] = new_input(layer + 1);
-      step_.saved[Step::at(layer)] = run_block(step_, Op::forward, layer, output);
-      for (const auto& rule : rules_) rule->after_forward(step_, layer + 1);
+    for (int b = 0; b < step_.blocks(); ++b) {
+      switch (step_.block(b).kind) {
+        case BlockKind::embedding: embed(b); break;
+        case BlockKind::layer: run_layer(step_, Op::forward, b, input_of(b + 1)); break;
+        case BlockKind::head: continue;  // runs with its backward
+      }
+      for (const auto& rule : rules_) rule->after_forward(step_, b);
     }
   }
 
-  ObjectId new_input(int layer) {
-    return step_.object(Tier::device, Purpose::activations, step_.work.input,
-                        fmt::format("input {}", layer));
+  ObjectId input_of(int b) {
+    step_.inputs[Step::at(b)] = step_.object(Tier::device, Purpose::activations, step_.work.input,
+                                             fmt::format("input {}", b - 1));
+    return step_.inputs[Step::at(b)];
   }
   ObjectId work_object(int b, Bytes bytes) {
     return step_.object(Tier::device, Purpose::workspace, bytes, step_.block(b).name + " work");
   }
 
+  void embed(int b) {
+    const ObjectId output = input_of(b + 1);
+    Task& embed = step_.compute(Op::embed, b,
+                                {reads(Role::weights, step_.weights[Step::at(b)]),
+                                 reads(Role::batch, step_.batch), writes(Role::output, output),
+                                 writes(Role::work, work_object(b, step_.block(b).forward_work))});
+    embed.cost = step_.block(b).forward;
+    embed.names_block = false;
+  }
+
   void backward_pass() {
     step_.backward_start = next_task();
-    run_head();
-    for (int layer = step_.layers() - 1; layer >= 0; --layer) run_backward(layer);
-    for (const auto& rule : rules_) rule->before_backward(step_, 0);
-    Task& back = step_.compute(
-        Op::embed_backward, 0,
-        {reads(Role::batch, step_.batch), reads(Role::residual, step_.residual),
-         writes(Role::tied_sum, step_.tied_sum), writes(Role::gradient, step_.gradients[0]),
-         writes(Role::scratch, step_.program.persistent.scratch),
-         writes(Role::work, work_object(0, step_.block(0).backward_work))});
-    back.cost = step_.block(0).backward;
-    back.names_block = false;
-    back.ends_pass = true;
-    for (const auto& rule : rules_) rule->after_backward(step_, 0);
-  }
-
-  void run_backward(int layer) {
-    const int b = layer + 1;
-    for (const auto& rule : rules_) rule->before_backward(step_, b);
-    Task& back = step_.compute(
-        Op::backward, b,
-        {reads(Role::weights, step_.weights[Step::at(b)]),
-         reads(Role::input, step_.inputs[Step::at(layer)]),
-         reads(Role::tables, step_.program.persistent.tables),
-         writes(Role::saved, step_.saved[Step::at(layer)]),
-         writes(Role::kept, step_.keeps(layer) ? step_.kept[Step::at(layer)] : -1),
-         writes(Role::residual, step_.residual),
-         writes(Role::gradient, step_.gradients[Step::at(b)]),
-         writes(Role::scratch, step_.program.persistent.scratch),
-         writes(Role::work, work_object(b, step_.keeps(layer) ? step_.block(b).kept_backward_work
-                                                              : step_.block(b).backward_work))});
-    back.cost = step_.block(b).backward;
-    if (step_.keeps(layer)) back.cost -= step_.block(b).made_again;
-    for (const auto& rule : rules_) rule->after_backward(step_, b);
-  }
-
-  void run_head() {
-    const int b = step_.head();
     // Only the last backward pass meets the tide. An earlier one stays at the low end, clear of the
     // states that are still on their way out.
     const End end = step_.micro == step_.last_micro() ? End::high : End::low;
@@ -118,22 +86,63 @@ class Passes {
                                   "residual gradient", {.end = end});
     step_.tied_sum = step_.object(Tier::device, Purpose::gradients, step_.work.tied_sum, "tied sum",
                                   {.end = end});
-    for (const auto& rule : rules_) rule->before_backward(step_, b);
+    for (const auto& rule : rules_) rule->before_backwards(step_);
+    for (int b = step_.blocks() - 1; b >= 0; --b) {
+      for (const auto& rule : rules_) rule->before_backward(step_, b);
+      switch (step_.block(b).kind) {
+        case BlockKind::embedding: embed_backward(b); break;
+        case BlockKind::layer: layer_backward(b); break;
+        case BlockKind::head: head(b); break;
+      }
+      step_.program.tasks.back().ends_pass = b == 0;
+      for (const auto& rule : rules_) rule->after_backward(step_, b);
+    }
+  }
+
+  void head(int b) {
     const bool tied = step_.work.tied_sum > 0;
+    const int embedding = step_.work.all_of(BlockKind::embedding).front();
     Task& run = step_.compute(
         Op::head, b,
         {reads(Role::weights, step_.weights[Step::at(b)]),
-         reads(Role::head_weights, tied ? step_.weights[0] : -1),
-         reads(Role::input, step_.inputs[Step::at(step_.layers())]),
-         reads(Role::batch, step_.batch), writes(Role::residual, step_.residual),
-         writes(Role::tied_sum, step_.tied_sum),
+         reads(Role::head_weights, tied ? step_.weights[Step::at(embedding)] : -1),
+         reads(Role::input, step_.inputs[Step::at(b)]), reads(Role::batch, step_.batch),
+         writes(Role::residual, step_.residual), writes(Role::tied_sum, step_.tied_sum),
          writes(Role::gradient, step_.gradients[Step::at(b)]), writes(Role::report, step_.report),
          writes(Role::scratch, step_.program.persistent.scratch),
          writes(Role::work, work_object(b, step_.block(b).backward_work))});
     run.cost = step_.block(b).forward;
     run.cost += step_.block(b).backward;
     run.names_block = false;
-    for (const auto& rule : rules_) rule->after_backward(step_, b);
+  }
+
+  void layer_backward(int b) {
+    Task& back = step_.compute(
+        Op::backward, b,
+        {reads(Role::weights, step_.weights[Step::at(b)]),
+         reads(Role::input, step_.inputs[Step::at(b)]),
+         reads(Role::tables, step_.program.persistent.tables),
+         writes(Role::saved, step_.saved[Step::at(b)]),
+         writes(Role::kept, step_.keeps(b) ? step_.kept[Step::at(b)] : -1),
+         writes(Role::residual, step_.residual),
+         writes(Role::gradient, step_.gradients[Step::at(b)]),
+         writes(Role::scratch, step_.program.persistent.scratch),
+         writes(Role::work, work_object(b, step_.keeps(b) ? step_.block(b).kept_backward_work
+                                                          : step_.block(b).backward_work))});
+    back.cost = step_.block(b).backward;
+    if (step_.keeps(b)) back.cost -= step_.block(b).made_again;
+  }
+
+  void embed_backward(int b) {
+    Task& back =
+        step_.compute(Op::embed_backward, b,
+                      {reads(Role::batch, step_.batch), reads(Role::residual, step_.residual),
+                       writes(Role::tied_sum, step_.tied_sum),
+                       writes(Role::gradient, step_.gradients[Step::at(b)]),
+                       writes(Role::scratch, step_.program.persistent.scratch),
+                       writes(Role::work, work_object(b, step_.block(b).backward_work))});
+    back.cost = step_.block(b).backward;
+    back.names_block = false;
   }
 
   Step& step_;
@@ -142,31 +151,29 @@ class Passes {
 
 }  // namespace
 
-ObjectId run_block(Step& step, Op op, int layer, ObjectId output) {
-  const int b = layer + 1;
+void run_layer(Step& step, Op op, int b, ObjectId output) {
   const Block& block = step.block(b);
-  const ObjectId saved =
+  step.saved[Step::at(b)] =
       step.object(Tier::device, Purpose::activations, block.saved, block.name + " saved");
-  if (step.keeps(layer)) {
-    step.kept[Step::at(layer)] =
+  if (step.keeps(b)) {
+    step.kept[Step::at(b)] =
         step.object(Tier::device, Purpose::activations, block.kept, block.name + " kept");
   }
   const bool again = op == Op::recompute;
   const ObjectId work = step.object(Tier::device, Purpose::workspace,
-                                    again               ? block.recompute_work
-                                    : step.keeps(layer) ? block.kept_forward_work
-                                                        : block.forward_work,
+                                    again           ? block.recompute_work
+                                    : step.keeps(b) ? block.kept_forward_work
+                                                    : block.forward_work,
                                     block.name + " work");
   Task& run = step.compute(
       op, b,
       {reads(Role::weights, step.weights[Step::at(b)]),
-       reads(Role::input, step.inputs[Step::at(layer)]),
+       reads(Role::input, step.inputs[Step::at(b)]),
        reads(Role::tables, step.program.persistent.tables), writes(Role::output, output),
-       writes(Role::saved, saved),
-       writes(Role::kept, step.keeps(layer) ? step.kept[Step::at(layer)] : -1),
+       writes(Role::saved, step.saved[Step::at(b)]),
+       writes(Role::kept, step.keeps(b) ? step.kept[Step::at(b)] : -1),
        writes(Role::scratch, step.program.persistent.scratch), writes(Role::work, work)});
   run.cost = again ? block.recompute : block.forward;
-  return saved;
 }
 
 Program build_training(const Workload& workload, const Choices& choices, const Tide& tide) {

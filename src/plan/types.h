@@ -77,6 +77,13 @@ inline constexpr std::array kPurposes = {Purpose::weights,   Purpose::states,
                                          Purpose::gradients, Purpose::activations,
                                          Purpose::workspace, Purpose::batch};
 
+// Bytes of an object.
+struct Range {
+  Bytes first = 0;
+  Bytes bytes = -1;  // -1: all behind `first`
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
 std::string_view name_of(Site);
 std::string_view name_of(Purpose);
 

@@ -1,6 +1,7 @@
 #include "plan/workload.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace ebb::plan {
 
@@ -32,12 +33,29 @@ std::int64_t Workload::parameters() const {
   return total;
 }
 
-Bytes Workload::state_bytes(std::int64_t count) const {
-  Bytes total = 0;
-  for (const StatePlane& plane : state_planes) {
-    total = (total + 63) / 64 * 64 + (count + plane.per - 1) / plane.per * plane.bytes;
+std::vector<int> Workload::all_of(BlockKind kind) const {
+  std::vector<int> found;
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    if (blocks[b].kind == kind) found.push_back(static_cast<int>(b));
   }
-  return total;
+  return found;
+}
+
+Bytes Planes::bytes(std::int64_t count) const {
+  const std::vector<Range> all = ranges(count, 0, count);
+  return all.empty() ? 0 : all.back().first + all.back().bytes;
+}
+
+std::vector<Range> Planes::ranges(std::int64_t of, std::int64_t first, std::int64_t count) const {
+  constexpr Bytes alignment = 64;
+  std::vector<Range> found;
+  Bytes start = 0;
+  for (const Plane& plane : planes_) {
+    if (first % plane.per != 0) throw std::logic_error("elements that begin within a grain");
+    found.push_back({start + plane.of(first), plane.of(count)});
+    start = align_up(start + plane.of(of), alignment);
+  }
+  return found;
 }
 
 Bytes Workload::extra(Tier tier) const {

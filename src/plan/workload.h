@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,10 +36,45 @@ struct TensorRange {
   std::int64_t count = 0;
 };
 
+// A plane: `bytes` for every `per` elements, or what is left of them. Numbers of two bytes are
+// {2, 1}; blocks of 32 with a scale inside are {34, 32}; a scale beside them is a plane, {4, 32}.
+struct Plane {
+  Bytes bytes = 0;
+  std::int64_t per = 1;
+  Bytes of(std::int64_t count) const { return (count + per - 1) / per * bytes; }
+};
+
+// Planes of the same elements as one piece of memory: one behind the other, each starting at a
+// multiple of 64 bytes.
+class Planes {
+ public:
+  Planes() = default;
+  Planes(std::initializer_list<Plane> planes) : planes_(planes) {}
+  void add(Plane plane) { planes_.push_back(plane); }
+
+  Bytes bytes(std::int64_t count) const;
+  // Where elements from `first` on lie in such a piece for `of` of them: a range of each plane.
+  // They start with a grain of each.
+  std::vector<Range> ranges(std::int64_t of, std::int64_t first, std::int64_t count) const;
+
+ private:
+  std::vector<Plane> planes_;
+};
+
+// What a block does in a pass: the programs go by it.
+enum class BlockKind : std::uint8_t {
+  embedding,  // tokens become the first input
+  layer,      // input becomes output, once for each micro-batch
+  head,       // the last input becomes a loss, or logits
+};
+
 // A run of layers whose parameters live together: the embedding, one transformer block, the head.
 struct Block {
+  BlockKind kind = BlockKind::layer;
   std::string name;
   std::int64_t parameters = 0;  // the length of its planes, padding included
+  Planes weights = {{2}};       // as the passes read them
+  Planes states{};              // of the optimizer
   std::vector<TensorRange> tensors{};
   Cost forward{};
   Cost recompute{};
@@ -55,12 +91,6 @@ struct Block {
   Bytes kept_backward_work = 0;
 };
 
-// A plane of the optimizer's state: `bytes` for every `per` parameters, or what is left of them.
-struct StatePlane {
-  Bytes bytes = 0;
-  std::int64_t per = 1;
-};
-
 // Memory of a tier beside the program's objects: what libraries take by themselves, data prepared
 // ahead, a tokenizer. It is held for as long as the run is.
 struct Extra {
@@ -69,20 +99,17 @@ struct Extra {
   Bytes bytes = 0;
 };
 
-// Blocks are: the embedding, the transformer blocks, the head, in this order.
 struct Workload {
   std::shared_ptr<const Topology> topology = device_and_host();
-  std::vector<Block> blocks{};
+  std::vector<Block> blocks{};  // in the order of the forward pass
   std::int64_t micro_batches = 1;
-  std::int64_t tokens = 0;  // of one micro-batch
-  Bytes batch = 0;          // token ids and targets of one micro-batch
-  Bytes input = 0;          // one block's input for one micro-batch
-  Bytes tied_sum = 0;       // fp32 gradient of a tied embedding, from the head to the embedding
-  Bytes scratch = 0;        // workspace of libraries and kernels
-  Bytes tables = 0;         // constants such as the rotary table
-  Bytes weight_bytes = 2;   // of one parameter
-  Bytes gradient_bytes = 2;
-  std::vector<StatePlane> state_planes{};
+  std::int64_t tokens = 0;   // of one micro-batch
+  Bytes batch = 0;           // token ids and targets of one micro-batch
+  Bytes input = 0;           // one block's input for one micro-batch
+  Bytes tied_sum = 0;        // fp32 gradient of a tied embedding, from the head to the embedding
+  Bytes scratch = 0;         // workspace of libraries and kernels
+  Bytes tables = 0;          // constants such as the rotary table
+  Bytes gradient_bytes = 2;  // of one parameter
   std::int64_t norm_block = 4096;  // the grain of gradient norms; chunks are cut along it
   std::vector<Extra> extras{};
   // Host memory that each task of a step takes: planning it, its description, running it.
@@ -92,8 +119,9 @@ struct Workload {
 
   Bytes extra(Tier tier) const;
   std::int64_t parameters() const;
-  // A chunk's state as one piece of memory: its planes, each starting at a multiple of 64 bytes.
-  Bytes state_bytes(std::int64_t count) const;
+  // The places in `blocks` of those of a kind.
+  std::vector<int> all_of(BlockKind kind) const;
+  std::int64_t layers() const { return static_cast<std::int64_t>(all_of(BlockKind::layer).size()); }
   // What one parameter costs in a gradient sum over the micro-batches; 0 where none is kept. The
   // sum after the first of two is a gradient itself; from three on it is fp32.
   Bytes sum_bytes() const;

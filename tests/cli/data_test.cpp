@@ -44,6 +44,19 @@ class DataTest : public SmallCommands {
   }
 };
 
+// Data that takes longer to read than the first steps: every save knows all of it.
+TEST_F(DataTest, TheFirstSaveKnowsAllOfTheData) {
+  std::filesystem::resize_file(data, std::uintmax_t{6} << 30);
+  const Finished run = run_ebb(train_on(data, at("out"), 3) + Arguments{"--save-every", "1"} +
+                               Arguments{"--keep", "3"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  for (const int step : {1, 2, 3}) {
+    const Json state = Json::parse(read_file(step_folder(at("out"), step) + "/training.json"));
+    EXPECT_EQ(state["data"]["training"]["files"][0]["digest"].get<std::string>().size(), 32u)
+        << "step " << step << ": " << state["data"].dump();
+  }
+}
+
 // Promise 3, for every way the data is laid into rows.
 TEST_F(DataTest, StoppedAndResumedEndsWithTheSameBits) {
   const std::vector<std::pair<std::string, Arguments>> cases = {

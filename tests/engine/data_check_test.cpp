@@ -120,13 +120,14 @@ TEST_F(DataCheck, StatesWithoutContentsAreOld) {
 }
 
 // Data may take hours to read: whoever stops a run before that does not wait for it.
-TEST_F(DataCheck, ASaveThatIsNotPatientKeepsBeginningsUntilTheNextOne) {
+TEST_F(DataCheck, ASaveThatIsToldNotToGoOnKeepsBeginningsUntilTheNextOne) {
   TrainingState state;
   {
     // Not to be digested before it is asked for.
     std::filesystem::resize_file(folder / "data/a.txt", std::uintmax_t{64} << 30);
     TrainingData data = open();
-    record_data(state, data, note, 0);
+    record_data(state, data, note, [] { return false; });
+    EXPECT_NE(notes.find("first 64 KiB"), std::string::npos) << notes;
     EXPECT_EQ(state.data, Json({{"beginnings", data.beginnings_digest()}}));
     EXPECT_NO_THROW(compare_known_data(state, data, false));
   }

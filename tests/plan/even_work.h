@@ -23,8 +23,12 @@ inline Profile machine() {
 inline Workload even_work(std::int64_t micro_batches = 1) {
   Workload work;
   for (int b = 0; b < 8; ++b) {
-    work.blocks.push_back({.name = fmt::format("block {}", b),
+    work.blocks.push_back({.kind = b == 0   ? BlockKind::embedding
+                                   : b == 7 ? BlockKind::head
+                                            : BlockKind::layer,
+                           .name = fmt::format("block {}", b),
                            .parameters = 65536,
+                           .states = {{2}, {4}, {4}},
                            .tensors = {{0, 65536}},
                            .forward = {.flops = 4e8, .bytes = 1e6},
                            .recompute = {.flops = 4e8, .bytes = 1e6},
@@ -42,7 +46,6 @@ inline Workload even_work(std::int64_t micro_batches = 1) {
   work.input = 60'000;
   work.scratch = 10'000;
   work.tables = 1'000;
-  work.state_planes = {{2}, {4}, {4}};
   work.norm_block = 4096;
   return work;
 }

@@ -16,8 +16,8 @@ namespace {
 Workload large_work() {
   Workload work;
   constexpr std::int64_t tokens = 4096, hidden = 8192, middle = 28672, words = 128256;
-  const auto block = [](std::string name, std::vector<std::int64_t> counts) {
-    Block b{.name = std::move(name)};
+  const auto block = [](BlockKind kind, std::string name, std::vector<std::int64_t> counts) {
+    Block b{.kind = kind, .name = std::move(name), .states = {{2}, {4}, {4}}};
     for (const std::int64_t count : counts) {
       b.tensors.push_back({b.parameters, count});
       b.parameters += count;
@@ -30,21 +30,20 @@ Workload large_work() {
     b.backward_work = tokens * (8 * hidden + 2 * middle);
     return b;
   };
-  work.blocks.push_back(block("embedding", {words * hidden}));
+  work.blocks.push_back(block(BlockKind::embedding, "embedding", {words * hidden}));
   for (int b = 0; b < 80; ++b) {
     work.blocks.push_back(
-        block(fmt::format("block {}", b),
+        block(BlockKind::layer, fmt::format("block {}", b),
               {hidden * hidden, 1024 * hidden, 1024 * hidden, hidden * hidden, middle * hidden,
                middle * hidden, middle * hidden, hidden, hidden}));
   }
-  work.blocks.push_back(block("head", {words * hidden, hidden}));
+  work.blocks.push_back(block(BlockKind::head, "head", {words * hidden, hidden}));
   work.micro_batches = 2;
   work.tokens = tokens;
   work.batch = 8 * tokens;
   work.input = tokens * hidden * 2;
   work.scratch = 64 * kMiB;
   work.tables = kMiB;
-  work.state_planes = {{2}, {4}, {4}};
   return work;
 }
 

@@ -184,7 +184,7 @@ TEST(Planner, CountsHostMemoryOutsideTheProgram) {
 // What the planner could have found: every share in eighths, every site, with and without
 // recomputation and inputs on the host.
 bool anything_fits(const Workload& work, const Limits& limits) {
-  const auto layers = static_cast<std::int64_t>(work.blocks.size()) - 2;
+  const auto layers = work.layers();
   for (int eighths = 0; eighths <= 8; ++eighths) {
     for (const double host_share : {0.0, 0.25, 0.5, 0.75, 1.0}) {
       for (const std::int64_t recompute : {std::int64_t{0}, layers / 2, layers}) {

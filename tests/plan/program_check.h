@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -60,11 +60,11 @@ inline std::string check_addresses(const Program& program, const Layout& layout)
   return {};
 }
 
-// Lifetimes are what the uses say, ranges are within their objects, and roles are not doubled.
+// Lifetimes are what the uses say, ranges are within their objects, and a role is one object's.
 inline std::string check_uses(const Program& program) {
   std::vector<std::pair<TaskId, TaskId>> seen(program.objects.size(), {-1, -1});
   for (TaskId t = 0; t < static_cast<TaskId>(program.tasks.size()); ++t) {
-    std::set<Role> roles;
+    std::map<Role, ObjectId> roles;
     for (const Use& use : program.tasks[static_cast<std::size_t>(t)].uses) {
       if (use.object < 0 || use.object >= static_cast<ObjectId>(program.objects.size())) {
         return name_task(program, t) + " uses an object that does not exist";
@@ -72,7 +72,7 @@ inline std::string check_uses(const Program& program) {
       const Object& object = program.objects[static_cast<std::size_t>(use.object)];
       const Range range = program.range_of(use);
       if (range.first < 0 || range.bytes <= 0 || range.first + range.bytes > object.bytes ||
-          !roles.insert(use.role).second) {
+          roles.try_emplace(use.role, use.object).first->second != use.object) {
         return fmt::format("{}: a bad use of {}", name_task(program, t),
                            name_object(program, use.object));
       }

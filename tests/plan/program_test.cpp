@@ -68,7 +68,9 @@ TEST(TrainingProgram, IsFreeOfRacesWithATierThatNobodyKnows) {
   for (std::uint64_t seed = 0; seed < fewer_if_small(kSeeds); ++seed) {
     Workload work = random_workload(seed);
     work.topology = with_shelf(seed % 3 == 0 ? 0 : seed % 3 == 1 ? 8192 : kMiB);
-    if (seed % 2 == 0) work.state_planes = {{4096, 64}};  // states of whole grains
+    for (Block& block : work.blocks) {
+      if (seed % 2 == 0) block.states = {{4096, 64}};  // of whole grains
+    }
     Choices choices = random_choices(seed, work);
     choices.state_home = kShelf;
     SCOPED_TRACE(describe(seed, work, choices));
@@ -80,7 +82,7 @@ TEST(TrainingProgram, IsFreeOfRacesWithATierThatNobodyKnows) {
     // What lives there comes and goes once a step, in whole grains.
     Bytes states = 0, taken = 0, put = 0;
     for (const Chunk& chunk : program.chunks) {
-      if (chunk.home == kShelf) states += align_up(work.state_bytes(chunk.count), 4096);
+      if (chunk.home == kShelf) states += align_up(state_bytes(work, chunk), 4096);
     }
     for (const Task& task : program.tasks) {
       const LaneInfo& lane = (*program.topology)[task.lane];
@@ -89,6 +91,43 @@ TEST(TrainingProgram, IsFreeOfRacesWithATierThatNobodyKnows) {
     }
     ASSERT_EQ(taken, states);
     ASSERT_EQ(put, states);
+  }
+}
+
+// Two bulk lanes each way: both are used, and nothing else changes.
+TEST(TrainingProgram, LanesOfALinkTakeTurns) {
+  const auto two_lanes = [] {
+    Topology made = *device_and_host();
+    LaneInfo up = made[Lane::up], down = made[Lane::down];
+    up.name = "up too";
+    down.name = "down too";
+    made.add(up);
+    made.add(down);
+    return std::make_shared<const Topology>(std::move(made));
+  }();
+  for (std::uint64_t seed = 0; seed < fewer_if_small(kSeeds); ++seed) {
+    Workload work = random_workload(seed);
+    const Choices choices = random_choices(seed, work);
+    SCOPED_TRACE(describe(seed, work, choices));
+    const auto moved = [&](const Program& program) {
+      std::map<std::string, Bytes> bytes;
+      for (const Task& task : program.tasks)
+        bytes[(*program.topology)[task.lane].name] += task.moved;
+      return bytes;
+    };
+    auto one = moved(build_training(work, choices, {kRoomy}));
+    work.topology = two_lanes;
+    const Program program = build_training(work, choices, {kRoomy});
+    ASSERT_EQ(check_all(program), "");
+    auto two = moved(program);
+    EXPECT_EQ(two["up"] + two["up too"], one["up"]);
+    EXPECT_EQ(two["down"] + two["down too"], one["down"]);
+    std::int64_t streamed = 0;
+    for (const Chunk& chunk : program.chunks) streamed += chunk.site() == Site::stream;
+    if (streamed > 3) {
+      EXPECT_GT(std::min(two["up"], two["up too"]), 0);
+      EXPECT_GT(std::min(two["down"], two["down too"]), 0);
+    }
   }
 }
 
@@ -119,10 +158,13 @@ std::map<Lane, Bytes> expected_bytes(const Workload& work, const Choices& choice
   const Bytes micro = work.micro_batches;
   Bytes streamed = 0, host_gradients = 0, host_weights = 0;
   for (const Chunk& chunk : chunks) {
-    if (chunk.site() == Site::stream) streamed += work.state_bytes(chunk.count);
+    if (chunk.site() == Site::stream) streamed += state_bytes(work, chunk);
     if (chunk.site() != Site::host) continue;
     host_gradients += chunk.count * work.gradient_bytes * micro;
-    host_weights += chunk.count * work.weight_bytes;
+    for (const Range& plane : work.blocks[static_cast<std::size_t>(chunk.block)].weights.ranges(
+             chunk.count, 0, chunk.count)) {
+      host_weights += plane.bytes;
+    }
   }
   const Bytes inputs = choices.host_inputs * work.input * micro;
   Bytes sums_of_squares = 0;
@@ -161,8 +203,15 @@ TEST(TrainingProgram, RunsEveryBlockAndChunkAsOftenAsItShould) {
       }
     }
     std::map<Site, std::int64_t> chunks;
-    for (const Chunk& chunk : program.chunks) ++chunks[chunk.site()];
-    const auto layers = static_cast<std::int64_t>(work.blocks.size()) - 2;
+    std::int64_t planes = 0;  // of weights that the CPU makes
+    for (const Chunk& chunk : program.chunks) {
+      ++chunks[chunk.site()];
+      const Block& block = work.blocks[static_cast<std::size_t>(chunk.block)];
+      if (chunk.site() == Site::host) {
+        planes += static_cast<std::int64_t>(block.weights.ranges(chunk.count, 0, 0).size());
+      }
+    }
+    const auto layers = work.layers();
     const std::int64_t micro = work.micro_batches;
     EXPECT_EQ((transfers[{Lane::express_up, Purpose::batch}]), micro);
     EXPECT_EQ(count[Op::embed], micro);
@@ -181,7 +230,7 @@ TEST(TrainingProgram, RunsEveryBlockAndChunkAsOftenAsItShould) {
     EXPECT_EQ(by_cpu[Op::add_gradient], chunks[Site::host] * std::max<std::int64_t>(0, micro - 2));
     EXPECT_EQ(by_cpu[Op::finish_gradient], micro > 1 ? chunks[Site::host] : 0);
     EXPECT_EQ(by_cpu[Op::update], chunks[Site::host]);
-    EXPECT_EQ((transfers[{Lane::up, Purpose::weights}]), chunks[Site::host]);
+    EXPECT_EQ((transfers[{Lane::up, Purpose::weights}]), planes);
     EXPECT_EQ(by_cpu[Op::norm], 1);
   });
 }
@@ -278,9 +327,9 @@ TEST(EvaluationProgram, FitsTheArenasOfTrainingAndLeavesWhatIsPersistent) {
 TEST(GenerationProgram, IsFreeOfRacesAndOverlaps) {
   for (const std::size_t layers : {1, 2, 7}) {
     GenerationWork work;
-    work.names.assign(layers + 2, "block");
-    work.parameters.assign(layers + 2, 1000);
-    work.weight_bytes = 2;
+    work.blocks.assign(layers + 2, {.name = "block", .parameters = 1000});
+    work.blocks.front().kind = BlockKind::embedding;
+    work.blocks.back().kind = BlockKind::head;
     work.cache = 5000;
     work.input = 700;
     work.work = 3000;

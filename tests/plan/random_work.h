@@ -43,8 +43,8 @@ class Dice {
   std::uint64_t next_ = 0;
 };
 
-inline Block random_block(Dice& dice, std::string name, std::int64_t largest) {
-  Block block{.name = std::move(name)};
+inline Block random_block(Dice& dice, BlockKind kind, std::string name, std::int64_t largest) {
+  Block block{.kind = kind, .name = std::move(name)};
   const std::int64_t tensors = dice.between(1, 5);
   for (std::int64_t t = 0; t < tensors; ++t) {
     const std::int64_t count = dice.chance(0.3) ? dice.between(1, 40) : dice.between(1, largest);
@@ -91,11 +91,11 @@ inline Workload random_workload(std::uint64_t seed) {
   Dice dice(seed);
   Workload work;
   const std::int64_t layers = dice.between(1, 6);
-  work.blocks.push_back(random_block(dice, "embedding", 3000));
+  work.blocks.push_back(random_block(dice, BlockKind::embedding, "embedding", 3000));
   for (std::int64_t l = 0; l < layers; ++l) {
-    work.blocks.push_back(random_block(dice, fmt::format("block {}", l), 2500));
+    work.blocks.push_back(random_block(dice, BlockKind::layer, fmt::format("block {}", l), 2500));
   }
-  work.blocks.push_back(random_block(dice, "head", 3000));
+  work.blocks.push_back(random_block(dice, BlockKind::head, "head", 3000));
   work.micro_batches = dice.pick<std::int64_t>({1, 2, 3, 5});
   work.tokens = dice.between(1, 500);
   work.batch = 8 * work.tokens;
@@ -104,10 +104,14 @@ inline Workload random_workload(std::uint64_t seed) {
   work.scratch = dice.chance(0.3) ? 0 : dice.between(1, 10'000);
   work.tables = dice.between(1, 2'000);
   const bool wide = dice.chance(0.3);
-  work.weight_bytes = wide ? 4 : 2;
   work.gradient_bytes = wide || dice.chance(0.3) ? 4 : 2;
-  work.state_planes =
-      wide ? std::vector<StatePlane>{{4}, {4}} : std::vector<StatePlane>{{2}, {4}, {4}};
+  // Now and then weights of one byte with scales beside them, in some blocks.
+  const bool narrow = dice.chance(0.2);
+  for (Block& block : work.blocks) {
+    block.weights = wide ? Planes{{4}} : Planes{{2}};
+    if (narrow && dice.chance(0.7)) block.weights = {{1}, {4, 16}};
+    block.states = wide ? Planes{{4}, {4}} : Planes{{2}, {4}, {4}};
+  }
   work.norm_block = dice.pick<std::int64_t>({16, 64, 256, 4096});
   work.extras.push_back({Tier::host, "data", dice.between(0, 100'000)});
   return work;
@@ -115,7 +119,7 @@ inline Workload random_workload(std::uint64_t seed) {
 
 inline Choices random_choices(std::uint64_t seed, const Workload& work) {
   Dice dice(seed ^ 0xc401ce5);
-  const auto layers = static_cast<std::int64_t>(work.blocks.size()) - 2;
+  const std::int64_t layers = work.layers();
   Choices choices;
   choices.offload_fraction = dice.pick({0.0, 1.0, 1.0, dice.share(), dice.share()});
   choices.host_fraction =

@@ -101,7 +101,7 @@ TEST(Alternatives, AreWhatTheySay) {
   const Wishes wishes{.recompute_blocks = 4, .chunk_parameters = kChunk};
   const Plan plan = make_plan(work, wishes, limits, machine());
   Variant compact{.flags = "--state-format small", .workload = work, .profile = machine()};
-  compact.workload.state_planes = {{2}, {1}, {1}};
+  for (Block& block : compact.workload.blocks) block.states = {{2}, {1}, {1}};
   const auto all = alternatives_to(plan, wishes, {compact});
   bool has_compact = false;
   for (const Alternative& each : all) {

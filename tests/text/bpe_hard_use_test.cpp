@@ -42,8 +42,9 @@ std::string repeat(std::string_view part, std::size_t bytes) {
 class LongTexts : public testing::TestWithParam<const char*> {};
 
 // Time must grow as the text does, give or take a logarithm: eight times the text in far less than
-// the 64 times that looking at all of it again for each part would take. Processor time, and a
-// generous bound, because machines are shared.
+// the 64 times that looking at all of it again for each part would take. Processor time, a generous
+// bound and three attempts, because machines are shared: a neighbour that fills the caches makes
+// the longer one slower, and a quadratic one is too slow every time.
 TEST_P(LongTexts, TakeTimeInProportion) {
   const bpe::BpeTokenizer tokenizer = family(GetParam());
   const std::size_t bytes = small_scale() ? 16'384 : 131'072;
@@ -56,8 +57,11 @@ TEST_P(LongTexts, TakeTimeInProportion) {
       EXPECT_FALSE(tokenizer.encode(text).empty());
       return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     };
-    const double once = seconds(bytes);
-    const double eight = seconds(8 * bytes);
+    double once = 0, eight = 1;
+    for (int attempt = 0; attempt < 3 && eight >= 32 * once + 0.25; ++attempt) {
+      once = seconds(bytes);
+      eight = seconds(8 * bytes);
+    }
     EXPECT_LT(eight, 32 * once + 0.25) << "of '" << part << "'";
   }
 }

@@ -19,10 +19,8 @@ std::string hex(std::string_view bytes) {
   return digest.hex();
 }
 
-void no_progress(Bytes, Bytes) {}
-
 FileDigests::Result digests_of(const DataSet& data) {
-  return FileDigests(data).finish(no_progress);
+  return *FileDigests(data).finish([](Bytes, Bytes) { return true; });
 }
 
 Encoding tokenized() {
@@ -87,8 +85,19 @@ TEST(FileDigests, EndsWithFilesNotRead) {
   const fs::path huge = folder.write("huge.txt", std::string(10000, 'x'));
   fs::resize_file(huge, std::uintmax_t{1} << 42);
   const DataSet data = open_data({huge});
-  const FileDigests digests(data);
+  FileDigests digests(data);
   EXPECT_LE(digests.memory_bytes(), 2 * kMiB);
+  int pieces = 0;
+  EXPECT_EQ(digests.finish([&](Bytes, Bytes) { return ++pieces < 3; }), nullptr);
+  EXPECT_EQ(pieces, 3);
+}
+
+// Nobody is asked where nothing is left to read.
+TEST(FileDigests, WhatIsKnownIsToldAtOnce) {
+  const TemporaryFolder folder;
+  folder.write("lines.jsonl", "{\"text\": \"one\"}\n");
+  const DataSet data = open_data({folder.path()});
+  EXPECT_NE(FileDigests(data).finish([](Bytes, Bytes) { return false; }), nullptr);
 }
 
 }  // namespace

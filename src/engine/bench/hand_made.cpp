@@ -38,7 +38,7 @@ const std::vector<Recipe>& recipes() {
 }
 
 std::optional<Plan> make(const Recipe& recipe, const Plan& like) {
-  const auto layers = static_cast<double>(like.workload.blocks.size()) - 2;
+  const auto layers = static_cast<double>(like.workload.layers());
   Choices choices;
   choices.chunk_parameters = static_cast<std::int64_t>(
       recipe.chunk * static_cast<double>(plan::default_chunk_parameters(like.workload)));

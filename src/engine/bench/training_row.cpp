@@ -70,7 +70,7 @@ void fill_alike(ThreadPool& pool, TrainingRun& run) {
 Bytes resident_state_bytes(const plan::Plan& resident) {
   Bytes bytes = 0;
   for (const plan::Chunk& chunk : resident.program.chunks) {
-    bytes += resident.workload.state_bytes(chunk.count);
+    bytes += plan::state_bytes(resident.workload, chunk);
   }
   return bytes;
 }

@@ -36,8 +36,8 @@ std::vector<std::byte> random_values(Bytes bytes, DType type) {
 struct BlockWork::Places {
   Places(const plan::Workload& work, memory::Carver all) {
     const plan::Block &block = work.blocks[1], &last = work.blocks[2];
-    weights = all.take(block.parameters * work.weight_bytes);
-    head = all.take(last.parameters * work.weight_bytes);
+    weights = all.take(block.weights.bytes(block.parameters));
+    head = all.take(last.weights.bytes(last.parameters));
     tables = all.take_as<float>(work.tables / 4);
     input = all.take(work.input);
     output = all.take(work.input);

@@ -17,11 +17,12 @@ class Gradients final : public Rule {
     by_cpu_.resize(step.program.chunks.size());
   }
 
+  void before_backwards(Step& step) override {
+    on_their_way_ = step.stream("gradients");
+    arrived_ = step.stream("gradients in host memory");
+  }
+
   void before_backward(Step& step, int b) override {
-    if (b == step.head()) {  // a pass begins
-      on_their_way_ = step.stream("gradients");
-      arrived_ = step.stream("gradients in host memory");
-    }
     const bool last = step.micro == step.last_micro();
     const bool stays = step.micro == 0 && !last && has(step, b, Place::device);
     // Only the last backward pass meets the tide. What an earlier one adds up waits at the high

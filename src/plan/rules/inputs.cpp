@@ -11,42 +11,45 @@ class Inputs final : public Rule {
   void start(Step& step) override { waiting_.assign(step.inputs.size(), -1); }
 
   void after_forward(Step& step, int block) override {
-    const int layer = block - 1;
-    if (!is_sent(step, layer)) return;
-    ObjectId& there = waiting_[Step::at(layer)];
-    there = step.object(Tier::host, Purpose::activations, step.work.input, name(layer));
-    Task& send = step.transfer({step.inputs[Step::at(layer)], {0, step.work.input}}, {there});
+    if (!is_sent(step, block)) return;
+    ObjectId& there = waiting_[Step::at(block)];
+    there = step.object(Tier::host, Purpose::activations, step.work.input, name(step, block));
+    Task& send = step.transfer({step.inputs[Step::at(block)], {0, step.work.input}}, {there});
     send.block = block;
     send.micro = step.micro;
   }
 
-  void before_backward(Step& step, int block) override {
-    const int layer = block - 1;
+  void before_backwards(Step& step) override {
     begins_.resize(step.work.blocks.size());
+    if (step.choices.host_inputs > 0) back_ = step.stream("inputs");
+  }
+
+  void before_backward(Step& step, int block) override {
     begins_[Step::at(block)] = static_cast<TaskId>(step.program.tasks.size());
-    if (block == step.head() && step.choices.host_inputs > 0) back_ = step.stream("inputs");
-    if (!is_sent(step, layer)) return;
+    if (!is_sent(step, block)) return;
     const ObjectId here = step.object(Tier::device, Purpose::activations, step.work.input,
-                                      name(layer), {.stream = back_});
-    step.inputs[Step::at(layer)] = here;
-    Fetch& fetch = step.fetch({waiting_[Step::at(layer)], {0, step.work.input}}, {here});
+                                      name(step, block), {.stream = back_});
+    step.inputs[Step::at(block)] = here;
+    Fetch& fetch = step.fetch({waiting_[Step::at(block)], {0, step.work.input}}, {here});
     // Not before the block that is as many ahead as may be on their way: the first ones would lie
     // on the device from the head on.
     const auto ahead = static_cast<int>(step.choices.depth) - 1;
-    const bool at_once = block + ahead >= step.head();
+    const bool at_once = block + ahead >= step.blocks() - 1;
     fetch.earliest = at_once ? step.backward_start : begins_[Step::at(block + ahead)];
     fetch.task.block = block;
     fetch.task.micro = step.micro;
   }
 
  private:
-  static bool is_sent(const Step& step, int layer) {
-    return step.work.input > 0 && layer >= 0 && layer < step.layers() &&
-           layer < step.choices.host_inputs;
+  static bool is_sent(const Step& step, int block) {
+    const int layer = step.layer_of(block);
+    return step.work.input > 0 && layer >= 0 && layer < step.choices.host_inputs;
   }
-  static std::string name(int layer) { return fmt::format("input {}", layer); }
+  static std::string name(const Step& step, int block) {
+    return fmt::format("input {}", step.layer_of(block));
+  }
 
-  std::vector<ObjectId> waiting_;  // by layer
+  std::vector<ObjectId> waiting_;  // by block
   std::vector<TaskId> begins_;     // by block, of its backward in this pass
   int back_ = -1;                  // the stream of those that come back in this pass
 };

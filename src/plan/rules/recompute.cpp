@@ -7,9 +7,9 @@ namespace {
 class Recompute final : public Rule {
  public:
   void before_backward(Step& step, int block) override {
-    const int layer = block - 1;
-    if (layer < 0 || layer >= step.layers() || layer >= step.choices.recompute_blocks) return;
-    step.saved[Step::at(layer)] = run_block(step, Op::recompute, layer, -1);
+    const int layer = step.layer_of(block);
+    if (layer < 0 || layer >= step.choices.recompute_blocks) return;
+    run_layer(step, Op::recompute, block, -1);
   }
 };
 

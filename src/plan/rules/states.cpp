@@ -15,13 +15,14 @@ class States final : public Rule {
     PersistentObjects& objects = step.program.persistent;
     for (int c = 0; c < step.chunks(); ++c) {
       const Chunk& chunk = step.chunk(c);
-      objects.states.push_back(step.persistent(chunk.home, Purpose::states,
-                                               step.work.state_bytes(chunk.count), name(c)));
-      objects.weight_copies.push_back(chunk.place == Place::cpu
-                                          ? step.persistent(Tier::host, Purpose::weights,
-                                                            chunk.count * step.work.weight_bytes,
-                                                            fmt::format("chunk {} weights", c))
-                                          : -1);
+      objects.states.push_back(
+          step.persistent(chunk.home, Purpose::states, state_bytes(step.work, chunk), name(c)));
+      objects.weight_copies.push_back(
+          chunk.place == Place::cpu
+              ? step.persistent(Tier::host, Purpose::weights,
+                                step.block(chunk.block).weights.bytes(chunk.count),
+                                fmt::format("chunk {} weights", c))
+              : -1);
     }
   }
 
@@ -39,28 +40,33 @@ class States final : public Rule {
 
   static void update(Step& step, int c) {
     const Chunk& chunk = step.chunk(c);
-    const Workload& work = step.work;
+    const Block& block = step.block(chunk.block);
     const bool by_cpu = chunk.place == Place::cpu;
-    const Bytes state_bytes = work.state_bytes(chunk.count);
-    const Bytes weight_bytes = chunk.count * work.weight_bytes;
-    const Part home{step.program.persistent.states[Step::at(c)], {0, state_bytes}};
+    const Bytes of_state = state_bytes(step.work, chunk);
+    const Part home{step.program.persistent.states[Step::at(c)], {0, of_state}};
     const Tier here = memory_of(chunk.place);
     Part state = home;
     if (chunk.home != here) {
-      state.object = step.object(here, Purpose::states, state_bytes, name(c), {.end = End::high});
+      state.object = step.object(here, Purpose::states, of_state, name(c), {.end = End::high});
       Fetch& fetch = step.fetch(home, state);
       fetch.earliest = step.tide.early ? 0 : step.last_pass_start;
       fetch.task.block = chunk.block;
       fetch.task.chunk = c;
     }
-    const Part weight{step.weights[Step::at(chunk.block)],
-                      {chunk.first * work.weight_bytes, weight_bytes}};
-    const Part copy{step.program.persistent.weight_copies[Step::at(c)], {0, weight_bytes}};
-    const std::vector<Use> uses = {writes(Role::weights, by_cpu ? copy : weight),
-                                   reads(Role::gradient, step.finished[Step::at(c)]),
-                                   writes(Role::state, state),
-                                   reads(Role::scale, step.scale[here])};
-    const Bytes traffic = 2 * (state_bytes + weight_bytes) + chunk.count * work.gradient_bytes;
+    // A part of each plane, where the passes read them and where the CPU keeps its own.
+    const auto weights = parts(step.weights[Step::at(chunk.block)],
+                               block.weights.ranges(block.parameters, chunk.first, chunk.count));
+    const auto copies = parts(step.program.persistent.weight_copies[Step::at(c)],
+                              block.weights.ranges(chunk.count, 0, chunk.count));
+    std::vector<Use> uses;
+    Bytes traffic = 2 * of_state + chunk.count * step.work.gradient_bytes;
+    for (const Part& part : by_cpu ? copies : weights) {
+      uses.push_back(writes(Role::weights, part));
+      traffic += 2 * part.range.bytes;
+    }
+    uses.push_back(reads(Role::gradient, step.finished[Step::at(c)]));
+    uses.push_back(writes(Role::state, state));
+    uses.push_back(reads(Role::scale, step.scale[here]));
     Task& task = by_cpu ? step.on_cpu(Op::update, Draw::update, uses)
                         : step.compute(Op::update, chunk.block, uses);
     task.block = chunk.block;
@@ -77,7 +83,13 @@ class States final : public Rule {
       send.chunk = c;
     };
     if (chunk.home != here) take(state, home);
-    if (by_cpu) take(copy, weight);
+    for (std::size_t p = 0; by_cpu && p < weights.size(); ++p) take(copies[p], weights[p]);
+  }
+
+  static std::vector<Part> parts(ObjectId object, const std::vector<Range>& ranges) {
+    std::vector<Part> all;
+    for (const Range& range : ranges) all.push_back({object, range});
+    return all;
   }
 };
 

@@ -15,8 +15,10 @@ Step::Step(const Workload& w, const Choices& c, const Tide& t) : work(w), choice
   for (int i = 0; i < chunks(); ++i) chunks_of[at(chunk(i).block)].push_back(i);
   weights.assign(work.blocks.size(), -1);
   gradients.assign(work.blocks.size(), -1);
-  inputs.assign(at(layers() + 1), -1);
-  saved = kept = inputs;
+  inputs = saved = kept = weights;
+  for (const Block& b : work.blocks) {
+    layer_of_.push_back(b.kind == BlockKind::layer ? layers_++ : -1);
+  }
   finished.resize(program.chunks.size());
   scale.fill(-1);
   std::int64_t sums = 0;

@@ -40,14 +40,16 @@ class Step {
 
   // What lies where at this point of the issue order; -1 for nothing.
   std::vector<ObjectId> weights;              // by block, where the passes read them
-  std::vector<ObjectId> inputs, saved, kept;  // by layer, of this micro-batch
+  std::vector<ObjectId> inputs, saved, kept;  // by block, of this micro-batch
   std::vector<ObjectId> gradients;            // by block, of this micro-batch
   std::vector<Part> finished;                 // by chunk: its gradient of the step
   ObjectId batch = -1, residual = -1, tied_sum = -1, report = -1, squares = -1;
   PerTier<ObjectId> scale;  // what the norm decided, where it is needed
 
-  int layers() const { return static_cast<int>(work.blocks.size()) - 2; }
-  int head() const { return layers() + 1; }
+  int blocks() const { return static_cast<int>(work.blocks.size()); }
+  int layers() const { return layers_; }
+  // Which of the layers a block is, from 0 on; -1 for blocks of another kind.
+  int layer_of(int b) const { return layer_of_[at(b)]; }
   int last_micro() const { return static_cast<int>(work.micro_batches) - 1; }
   const Block& block(int b) const { return work.blocks[at(b)]; }
   const Chunk& chunk(int c) const { return program.chunks[at(c)]; }
@@ -55,8 +57,8 @@ class Step {
   // Of losses of the micro-batches and sums of squares.
   Bytes report_bytes() const { return report_bytes_; }
   // A block that runs twice keeps nothing.
-  bool keeps(int layer) const {
-    return layer >= choices.recompute_blocks && layer >= layers() - choices.kept_blocks;
+  bool keeps(int b) const {
+    return layer_of(b) >= choices.recompute_blocks && layer_of(b) >= layers() - choices.kept_blocks;
   }
 
   struct Placing {
@@ -82,6 +84,8 @@ class Step {
   Task& add(Task task);
 
   Bytes report_bytes_ = 0;
+  int layers_ = 0;
+  std::vector<int> layer_of_;
 };
 
 inline Use reads(Role role, ObjectId id, Range range = {}) {
@@ -100,6 +104,7 @@ class Rule {
   virtual ~Rule() = default;
   virtual void start(Step&) {}  // before the first pass
   virtual void after_forward(Step&, int /*block*/) {}
+  virtual void before_backwards(Step&) {}  // of a micro-batch
   virtual void before_backward(Step&, int /*block*/) {}
   virtual void after_backward(Step&, int /*block*/) {}
   virtual void finish(Step&) {}  // behind the last pass
@@ -109,7 +114,7 @@ class Rule {
 // of its own and a line there.
 std::span<std::unique_ptr<Rule> (*const)()> training_rules();
 
-// A transformer block's forward, the first time or again; returns what it saves.
-ObjectId run_block(Step&, Op op, int layer, ObjectId output);
+// A layer's forward, the first time or again.
+void run_layer(Step&, Op op, int block, ObjectId output);
 
 }  // namespace ebb::plan

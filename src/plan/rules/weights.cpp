@@ -7,10 +7,11 @@ namespace {
 class Weights final : public Rule {
  public:
   void start(Step& step) override {
-    for (int b = 0; b <= step.head(); ++b) {
-      step.weights[Step::at(b)] = step.persistent(Tier::device, Purpose::weights,
-                                                  step.block(b).parameters * step.work.weight_bytes,
-                                                  step.block(b).name + " weights");
+    for (int b = 0; b < step.blocks(); ++b) {
+      const Block& block = step.block(b);
+      step.weights[Step::at(b)] =
+          step.persistent(Tier::device, Purpose::weights, block.weights.bytes(block.parameters),
+                          block.name + " weights");
     }
     step.program.persistent.weights = step.weights;
   }

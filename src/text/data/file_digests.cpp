@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <span>
 #include <stop_token>
 #include <string_view>
@@ -44,19 +43,18 @@ FileDigests::FileDigests(const DataSet& data)
     // not be lowered is no reason not to read.
     constexpr int nice = 10;
     (void)::setpriority(PRIO_PROCESS, 0, nice);
-    while (!stop.stop_requested() && advance()) {
-    }
+    while (!stop.stop_requested() && left()) advance();
   });
 }
 
 FileDigests::~FileDigests() = default;
 
-bool FileDigests::advance() {
+bool FileDigests::left() {
   while (file_ < result_.files.size() && !result_.files[file_].digest.empty()) ++file_;
-  if (file_ == result_.files.size()) {
-    done_ = true;
-    return false;
-  }
+  return file_ < result_.files.size();
+}
+
+void FileDigests::advance() {
   const SourceFile& source = data_.source(file_);
   bool ended = true;
   try {
@@ -76,7 +74,6 @@ bool FileDigests::advance() {
     at_ = 0;
     digest_ = Digest();
   }
-  return true;
 }
 
 void FileDigests::take_over() {
@@ -85,23 +82,13 @@ void FileDigests::take_over() {
   thread_.join();
 }
 
-const FileDigests::Result& FileDigests::finish(
-    const std::function<void(Bytes done, Bytes total)>& progress) {
+const FileDigests::Result* FileDigests::finish(const GoOn& go_on) {
   take_over();
-  while (advance()) progress(read_, total_);
-  return result_;
-}
-
-bool FileDigests::known(double within_seconds) {
-  if (done_ || total_ == 0) return true;
-  if (within_seconds <= 0) return false;
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  take_over();
-  while (std::chrono::duration<double>(Clock::now() - start).count() < within_seconds) {
-    if (!advance()) return true;
+  while (left()) {
+    if (!go_on(read_, total_)) return nullptr;
+    advance();
   }
-  return false;
+  return &result_;
 }
 
 Bytes FileDigests::memory_bytes() const {

@@ -6,7 +6,6 @@
 // where it comes before they are known, the thread that saves reads the rest itself.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -36,20 +35,20 @@ class FileDigests {
     std::string problem;  // the first of those, as the error that reading it gave; empty: none
   };
 
-  // All of them: takes over from the thread, so that no one waits for a thread that others keep
-  // from running. `progress` is told after every piece. For one thread.
-  const Result& finish(const std::function<void(Bytes done, Bytes total)>& progress);
+  // Asked before every piece, with how far it is.
+  using GoOn = std::function<bool(Bytes done, Bytes total)>;
 
-  // Whether finish() would return at once. Where it would not, and time is given, takes over for
-  // so long.
-  bool known(double within_seconds = 0);
+  // Reads what is left: takes over from the thread, so that no one waits for a thread that others
+  // keep from running. nullptr where it was told not to go on before all was read. For one thread.
+  const Result* finish(const GoOn& go_on);
 
   Bytes memory_bytes() const;
 
  private:
   void take_over();
-  // Reads a piece; false where nothing is left. For the thread, then for the one that took over.
-  bool advance();
+  // For the thread, then for the one that took over: whether a piece is left, and to read it.
+  bool left();
+  void advance();
 
   const DataSet& data_;
   Result result_;
@@ -59,7 +58,6 @@ class FileDigests {
   Bytes at_ = 0;
   Digest digest_;  // of what is before that
   std::vector<std::byte> buffer_;
-  std::atomic<bool> done_ = false;
   std::jthread thread_;  // the last member: joined before the rest is gone
 };
 
