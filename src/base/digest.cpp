@@ -25,4 +25,10 @@ std::string Digest::hex() const {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
+void add_sized(Digest& digest, std::string_view text) {
+  const std::uint64_t size = text.size();
+  digest.add(std::as_bytes(std::span(&size, 1)));
+  digest.add(std::as_bytes(std::span(text)));
+}
+
 }  // namespace ebb

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace ebb {
 
@@ -24,5 +25,8 @@ class Digest {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// The length first, so that no two lists of strings give the same bytes.
+void add_sized(Digest& digest, std::string_view text);
 
 }  // namespace ebb

@@ -20,6 +20,8 @@ inline std::vector<Plane> all_planes(const optim::StateKind& kind) {
   return planes;
 }
 
+inline std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
 // Of the first `count` elements of a tensor or a chunk; where those end with a block of the int8
 // format it is also where the next ones start.
 constexpr Bytes plane_bytes(Plane plane, const optim::StateKind& kind, std::int64_t count) {

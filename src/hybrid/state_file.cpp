@@ -28,8 +28,6 @@ constexpr std::string_view kDigestName = "digest";
 constexpr Bytes kDigestBytes = 32;
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
 
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
 std::string tensor_name(const std::string& parameter, Plane plane) {
   return fmt::format("{}.{}", parameter, name_of(plane));
 }

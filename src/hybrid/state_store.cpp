@@ -6,11 +6,6 @@
 #include "kernels/split_master.h"
 
 namespace ebb::hybrid {
-namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
 
 StateStore::StateStore(const std::vector<Parameter>& parameters, const std::vector<Chunk>& chunks,
                        const Memory& memory, device::Stream& stream)

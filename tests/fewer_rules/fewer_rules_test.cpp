@@ -41,7 +41,9 @@ TEST(FewerRules, PlansAndTrainsWhatIsLeft) {
       const Outcome found = train_small(s, 2, 4);
       EXPECT_EQ(found.weights, resident.weights) << host;
       EXPECT_EQ(found.predicted_device, found.measured_device) << host;
-      if (accumulate == 1) EXPECT_EQ(found.weights, expected.weights) << host;
+      if (accumulate == 1) {
+        EXPECT_EQ(found.weights, expected.weights) << host;
+      }
     }
   }
 }

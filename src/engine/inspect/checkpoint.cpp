@@ -18,8 +18,8 @@ void describe_checkpoint(Report& report, io::FileSystem& files,
   json = {
       {"folder", folder.string()}, {"step", manifest.step}, {"manifest_version", manifest.version}};
   for (const checkpoint::ManifestFile& file : manifest.files) {
-    report.line("  {:<24} {:>10}  {}", printable(file.name), format_bytes(file.bytes),
-                printable(file.digest));
+    report.line("  {:<24} {:>10}  {}", short_text(file.name), format_bytes(file.bytes),
+                short_text(file.digest));
     json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", file.digest}});
   }
   try {

@@ -154,7 +154,7 @@ void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem
               lines.form() ? fmt::format(" of {}", name_of(*lines.form())) : "",
               share(scanned, file->size()));
   std::vector<std::string> keys;
-  for (const auto& [key, count] : lines.keys()) keys.push_back(printable(key));
+  for (const auto& [key, count] : lines.keys()) keys.push_back(short_text(key));
   report.line("  keys: {}", fmt::join(keys, ", "));
   for (const std::string& problem : lines.problems()) report.line("  {}", problem);
   if (lines.bad() == 0) {
@@ -223,12 +223,12 @@ void describe_data_folder(Report& report, io::FileSystem& files,
   report.json["kind"] = "folder of data";
   report.line("Folder with {} files, neither a model nor a run", documents.found.size());
   for (const auto& [suffix, sum] : sums) {
-    report.line("  {} {}: {}", sum.count, suffix.empty() ? "without a suffix" : printable(suffix),
+    report.line("  {} {}: {}", sum.count, suffix.empty() ? "without a suffix" : short_text(suffix),
                 format_bytes(sum.bytes));
     report.json["files"][suffix] = {{"count", sum.count}, {"bytes", sum.bytes}};
   }
   for (const text::SkippedFile& skipped : documents.skipped) {
-    report.line("  not read: {} ({})", printable(skipped.path.string()), skipped.reason);
+    report.line("  not read: {} ({})", short_text(skipped.path.string()), skipped.reason);
   }
   report.line("Ebb can train on texts in it: --data {}", folder.string());
 }

@@ -40,7 +40,7 @@ void describe_file(Report& report, io::FileSystem& files, const std::filesystem:
 
 }  // namespace
 
-std::string printable(std::string_view text) {
+std::string short_text(std::string_view text) {
   const std::string quoted = in_quotes(text);
   return quoted.substr(1, quoted.size() - 2);
 }

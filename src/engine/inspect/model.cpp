@@ -75,7 +75,7 @@ void add_verdict(Report& report, const Obstacles& obstacles) {
 void add_unknown(Report& report, const Json& json) {
   const auto text = [&](const char* key) {
     const auto found = json.find(key);
-    return found == json.end() ? std::string("not given") : printable(found->dump());
+    return found == json.end() ? std::string("not given") : short_text(found->dump());
   };
   if (!json.is_object()) return;
   report.line("Model: model_type {}, architectures {}", text("model_type"), text("architectures"));

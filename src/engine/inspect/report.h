@@ -27,7 +27,7 @@ struct Report {
 };
 
 // Text from a file, fit for a terminal: bounded, without control characters.
-std::string printable(std::string_view text);
+std::string short_text(std::string_view text);
 
 // preset:NAME.
 void describe_preset(Report& report, io::FileSystem& files, const std::string& name);

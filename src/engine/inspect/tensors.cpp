@@ -31,10 +31,10 @@ void add_file(Report& report, const SafetensorsReader& file, Json& list) {
   Bytes bytes = 0;
   for (const StoredTensor& tensor : file.tensors()) bytes += tensor.bytes;
   Json json{{"file", name}, {"tensors", file.tensors().size()}, {"bytes", bytes}};
-  report.line("{}: safetensors, {} tensors ({}), {}", printable(name), file.tensors().size(),
+  report.line("{}: safetensors, {} tensors ({}), {}", short_text(name), file.tensors().size(),
               types_of(file, json), format_bytes(bytes));
   for (const auto& [key, value] : file.metadata()) {
-    report.line("  {} = {}", printable(key), printable(value));
+    report.line("  {} = {}", short_text(key), short_text(value));
     json["metadata"][key] = value;
   }
   list.push_back(std::move(json));
@@ -46,8 +46,8 @@ void add_tensors(Report& report, const SafetensorsReader& file) {
     width = std::max(width, std::min<std::size_t>(tensor.name.size(), 100));
   }
   for (const StoredTensor& tensor : file.tensors()) {
-    report.line("  {:<{}}  {:<5} {:>10}  [{}]", printable(tensor.name), width, name_of(tensor.type),
-                format_bytes(tensor.bytes), fmt::join(tensor.shape, ", "));
+    report.line("  {:<{}}  {:<5} {:>10}  [{}]", short_text(tensor.name), width,
+                name_of(tensor.type), format_bytes(tensor.bytes), fmt::join(tensor.shape, ", "));
     report.json["tensors"].push_back({{"name", tensor.name},
                                       {"file", file.path().filename().string()},
                                       {"type", name_of(tensor.type)},
@@ -79,7 +79,7 @@ void describe_index(Report& report, io::FileSystem& files, const std::filesystem
   for (const auto& [file, count] : counts) {
     const bool there = files.exists(io::parent_of(path) / file);
     complete &= there;
-    report.line("  {}: {} tensors{}", printable(file), count,
+    report.line("  {}: {} tensors{}", short_text(file), count,
                 there ? "" : " - this file is MISSING: get it, too");
     report.json["files"].push_back({{"file", file}, {"tensors", count}, {"there", there}});
   }

@@ -17,7 +17,7 @@ constexpr std::string_view kSample = "Hello, world! 1234";
 // "BPE", "ByteLevel", "Sequence of Split, ByteLevel"; nothing where there is none.
 std::string type_of(const SortedJson& part) {
   if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) return "none";
-  std::string type = printable(part["type"].get<std::string>());
+  std::string type = short_text(part["type"].get<std::string>());
   for (const char* list : {"pretokenizers", "normalizers", "decoders", "processors"}) {
     if (!part.contains(list) || !part[list].is_array()) continue;
     std::vector<std::string> inner;
@@ -51,7 +51,7 @@ void add_file(Report& report, const SortedJson& root, Json& json) {
   }
   json["added_tokens"] = special;
   std::string shown;
-  for (std::size_t i = 0; i < special.size() && i < 12; ++i) shown += " " + printable(special[i]);
+  for (std::size_t i = 0; i < special.size() && i < 12; ++i) shown += " " + short_text(special[i]);
   report.line("  {} added tokens:{}{}", special.size(), shown, special.size() > 12 ? " ..." : "");
 }
 

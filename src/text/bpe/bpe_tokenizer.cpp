@@ -30,9 +30,7 @@ std::string digest_of(const JsonPart& file, std::int32_t end_of_text) {
   for (const char* key : kDecisive) {
     // Keys are sorted and numbers have one form, so layout does not matter.
     const std::string text = file.has(key) ? file.at(key).json().dump() : "null";
-    const std::uint64_t size = text.size();
-    digest.add(std::as_bytes(std::span(&size, 1)));
-    digest.add(std::as_bytes(std::span(text)));
+    add_sized(digest, text);
   }
   digest.add(std::as_bytes(std::span(&end_of_text, 1)));
   return digest.hex();

@@ -66,7 +66,7 @@ Metaspace read_metaspace(const JsonPart& part) {
       in_quotes(part.type())));
 }
 
-Steps read(const JsonPart& tokenizer) {
+Steps read_steps(const JsonPart& tokenizer) {
   Steps steps;
   bool bytes = false;  // a token may be half a character now
   bool fused = false;
@@ -186,7 +186,7 @@ std::string_view Decoder::Texts::operator[](std::size_t i) const {
 }
 
 Decoder::Decoder(const JsonPart& tokenizer, const std::vector<std::string>& tokens) {
-  const Steps steps = read(tokenizer);
+  const Steps steps = read_steps(tokenizer);
   MatchScratch scratch;
   for (const std::string& token : tokens) {
     for (const bool at_start : {false, true}) {

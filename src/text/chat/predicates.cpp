@@ -69,12 +69,12 @@ Value compared(const Value& self, const Arguments& arguments, Budget& budget) {
   return compare(comparison, self, *bound[0], budget);
 }
 
-struct Entry {
+struct NamedTest {
   std::string_view name;
   Function function;
 };
 
-constexpr Entry kTests[] = {
+constexpr NamedTest kTests[] = {
     {"!=", compared<Comparison::unequal>},
     {"<", compared<Comparison::less>},
     {"<=", compared<Comparison::less_equal>},
@@ -114,7 +114,7 @@ constexpr Entry kTests[] = {
 }  // namespace
 
 Function find_test(std::string_view name) {
-  for (const Entry& entry : kTests)
+  for (const NamedTest& entry : kTests)
     if (entry.name == name) return entry.function;
   return nullptr;
 }

@@ -214,12 +214,12 @@ Value join(const Value& self, const Arguments& arguments, Budget& budget) {
   return out;
 }
 
-struct Entry {
+struct NamedMethod {
   std::string_view name;
   Function function;
 };
 
-constexpr Entry kMethods[] = {
+constexpr NamedMethod kMethods[] = {
     {"capitalize", with_case<capitalize>},
     {"count", count},
     {"endswith", endswith},
@@ -243,7 +243,7 @@ constexpr Entry kMethods[] = {
 }  // namespace
 
 Function find_string_method(std::string_view name) {
-  for (const Entry& entry : kMethods)
+  for (const NamedMethod& entry : kMethods)
     if (entry.name == name) return entry.function;
   return nullptr;
 }

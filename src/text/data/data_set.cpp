@@ -27,13 +27,6 @@ constexpr std::size_t kOpenFiles = 64;
 
 constexpr std::int64_t kMostItems = std::int64_t{1} << 60;
 
-// The length first, so that no two lists of strings give the same bytes.
-void add_sized(Digest& digest, std::string_view text) {
-  const std::uint64_t size = text.size();
-  digest.add(std::as_bytes(std::span(&size, 1)));
-  digest.add(std::as_bytes(std::span(text)));
-}
-
 std::uint64_t key_of(std::string_view name) {
   Digest digest;
   add_sized(digest, name);

@@ -12,13 +12,6 @@ namespace {
 
 constexpr Bytes kPieceBytes = kMiB;
 
-// The length first, so that no two lists of strings give the same bytes.
-void add_sized(Digest& digest, std::string_view text) {
-  const std::uint64_t size = text.size();
-  digest.add(std::as_bytes(std::span(&size, 1)));
-  digest.add(std::as_bytes(std::span(text)));
-}
-
 }  // namespace
 
 std::string digest_of(const std::vector<FileRecord>& records) {
