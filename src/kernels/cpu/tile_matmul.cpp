@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <omp.h>
+#include <oneapi/dnnl/dnnl_version.h>
 
 #include <mutex>
 
@@ -37,6 +38,17 @@ dnnl::memory::desc matrix(std::int64_t rows, std::int64_t cols, DType type, std:
       key.n, key.k, name_of(key.in), name_of(key.out), key.lda, key.ldb, key.ldc, error.what()));
 }
 
+// From version 3 on a description needs no object of its own.
+template <class... Matrices>
+dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& how,
+                                      const Matrices&... matrices) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, matrices..., how};
+#else
+  return {dnnl::matmul::desc(matrices...), how, engine};
+#endif
+}
+
 dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const TileKey& key) {
   use_one_openmp_thread();
   dnnl::primitive_attr attributes;
@@ -50,9 +62,9 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const TileKey&
   const auto b = matrix(key.k, key.n, key.in, key.ldb, key.transpose_b);
   const auto c = matrix(key.m, key.n, key.out, key.ldc, false);
   try {
-    if (!key.bias) return {dnnl::matmul::desc(a, b, c), attributes, engine};
+    if (!key.bias) return describe(engine, attributes, a, b, c);
     const dnnl::memory::desc bias({1, key.n}, dnnl_type(key.out), dnnl::memory::dims{key.n, 1});
-    return {dnnl::matmul::desc(a, b, bias, c), attributes, engine};
+    return describe(engine, attributes, a, b, bias, c);
   } catch (const dnnl::error& error) {
     fail("prepare", key, error);
   }
