@@ -69,9 +69,11 @@ struct TrainOptions {
   std::string states = "auto";  // resident, stream, host
   std::optional<double> offload_fraction;
   std::optional<double> host_fraction;
-  std::string recompute = "auto";    // none, block, or a number of blocks
-  std::string keep_cheap = "auto";   // none, all, or a number of blocks
-  std::string activations = "auto";  // device, host, or a number of blocks
+  std::string weights = "auto";        // resident, stream, or a number of blocks
+  std::string gradient_sums = "auto";  // device, host, or a number of blocks
+  std::string recompute = "auto";      // none, block, or a number of blocks
+  std::string keep_cheap = "auto";     // none, all, or a number of blocks
+  std::string activations = "auto";    // device, host, or a number of blocks
   std::optional<std::int64_t> chunk_parameters;
   std::optional<std::int64_t> depth;  // transfers of one kind that may be on their way at once
 

@@ -127,6 +127,16 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
           "--use-cpu-offloading", [&o] { o.offload_fraction = 1.0; },
           "No state stays on the device (the same as --offload-fraction 1)")
       ->group(group);
+  verb.add_option("--weights", o.weights,
+                  "Where weights live: resident (on the device), stream (in host memory; a block's "
+                  "come up before each of its passes), a number of blocks that stream, auto")
+      ->capture_default_str()
+      ->group(group);
+  verb.add_option("--gradient-sums", o.gradient_sums,
+                  "Where gradients are gathered: device, host (they leave the device as they are "
+                  "made), a number of blocks, from the last, whose gradients leave, auto")
+      ->capture_default_str()
+      ->group(group);
   verb.add_option(
           "--recompute", o.recompute,
           "Blocks that run forward twice instead of keeping activations: none, block (all), a "
@@ -146,10 +156,10 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
   verb.add_option("--chunk-parameters", o.chunk_parameters,
                   "Parameters that are placed, moved and updated together")
       ->group(group);
-  verb.add_option(
-          "--depth", o.depth,
-          "Gradients, inputs or staging buffers of one kind that may be on their way between "
-          "tiers at once, 2 or more: more hides more and takes more memory")
+  verb.add_option("--depth", o.depth,
+                  "Gradients, weights, inputs or staging buffers of one kind that may be on their "
+                  "way between "
+                  "tiers at once, 2 or more: more hides more and takes more memory")
       ->group(group);
 }
 

@@ -98,6 +98,9 @@ plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
     require(!o.host_fraction, "--states host", "with --host-fraction",
             "--offload-fraction alone: all that leaves the device is updated by the CPU");
   }
+  const std::int64_t blocks = layers + 2;  // with the embedding and the head
+  wishes.streamed_weights = parse_blocks(o.weights, "--weights", "resident", "stream", blocks);
+  wishes.host_sums = parse_blocks(o.gradient_sums, "--gradient-sums", "device", "host", blocks);
   wishes.recompute_blocks = parse_blocks(o.recompute, "--recompute", "none", "block", layers);
   wishes.host_inputs = parse_blocks(o.activations, "--activations", "device", "host", layers);
   wishes.kept_blocks = parse_blocks(o.keep_cheap, "--keep-cheap", "none", "all", layers);

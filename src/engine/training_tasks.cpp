@@ -159,13 +159,13 @@ void TrainingTasks::embed_backward(TaskRun& run) {
                           run.write(Role::gradient, gradient_bytes(run)), run.carver(Role::work));
 }
 
-// Chunks that lie one behind the other are one stretch: a block's, where the CPU updates none.
+// Chunks that lie one behind the other are one stretch: a block's, where the CPU sums none.
 std::vector<TrainingTasks::Stretch> TrainingTasks::stretches(const TaskRun& run) const {
   if (run.task.chunk >= 0) return {{0, chunk(run).count}};
   std::vector<Stretch> all;
   for (const int c : chunks_of_block_[at(run.task.block)]) {
     const plan::Chunk& part = plan_.program.chunks[at(c)];
-    if (part.place == plan::Place::cpu) continue;
+    if (part.sums != plan::Tier::device) continue;
     if (!all.empty() && all.back().first + all.back().count == part.first) {
       all.back().count += part.count;
     } else {
@@ -218,7 +218,7 @@ void TrainingTasks::finish_gradient(TaskRun& run) {
   } else {
     for (const int c : chunks_of_block_[at(run.task.block)]) {
       const plan::Chunk& cell = plan_.program.chunks[at(c)];
-      if (sum == nullptr || cell.place == plan::Place::device) add_chunk(c, cell.first);
+      if (sum == nullptr || cell.sums == plan::Tier::device) add_chunk(c, cell.first);
     }
   }
   optimizer(run)->finish_parts(parts, settings_.gradient_type, sum_type);
@@ -232,7 +232,7 @@ void TrainingTasks::norm(TaskRun& run) {
   if (work().micro_batches > 1) {
     const double* own = squares(run.read(Role::squares, bytes));
     for (std::size_t c = 0; c < map_.parts.size(); ++c) {
-      if (plan_.program.chunks[c].place != plan::Place::cpu) continue;
+      if (plan_.program.chunks[c].sums != plan::Tier::host) continue;
       for (const ChunkPart& part : map_.parts[c]) {
         std::copy_n(own + part.first_square, kernels::norm_blocks(part.count),
                     all + part.first_square);

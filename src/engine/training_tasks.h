@@ -70,7 +70,7 @@ class TrainingTasks {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
-  // Of the task's chunk, or of the block's chunks that are updated on the device.
+  // Of the task's chunk, or of the block's chunks whose gradients are summed on the device.
   std::vector<Stretch> stretches(const TaskRun& run) const;
   // Memory for what a block keeps although it is cheap to make again; null where it keeps none.
   static memory::Carver* kept(TaskRun& run);

@@ -104,6 +104,30 @@ Choice recompute_row() {
   return row;
 }
 
+std::int64_t blocks(const Workload& work) { return static_cast<std::int64_t>(work.blocks.size()); }
+
+Choice weights_row() {
+  Choice row = row_of<&Choices::streamed_weights, &Wishes::streamed_weights>(
+      "--weights", "resident", "let weights live in host memory (--weights auto)");
+  row.least = row.ideal = nothing;
+  row.most = [](const Workload& work, const Choices&) { return blocks(work); };
+  row.grid = [](const Workload&) { return Values{0}; };
+  row.far = [](const Workload& work) { return Values{layers(work), blocks(work)}; };
+  row.neighbours = blocks_around;
+  return row;
+}
+
+Choice sums_row() {
+  Choice row = row_of<&Choices::host_sums, &Wishes::host_sums>(
+      "--gradient-sums", "device", "let gradients be summed in host memory (--gradient-sums auto)");
+  row.least = row.ideal = nothing;
+  row.most = [](const Workload& work, const Choices&) { return blocks(work); };
+  row.grid = [](const Workload&) { return Values{0}; };
+  row.far = [](const Workload& work) { return Values{blocks(work)}; };
+  row.neighbours = blocks_around;
+  return row;
+}
+
 // What keeping is worth is little: it is tried for what the plan leaves free, or where it is worth
 // more than that states leave for it. A block that runs twice keeps nothing.
 Choice kept_row() {
@@ -153,8 +177,8 @@ Choice depth_row() {
 }  // namespace
 
 std::span<const Choice> choice_table() {
-  static const std::array rows = {states_row(), recompute_row(), kept_row(),
-                                  inputs_row(), chunk_row(),     depth_row()};
+  static const std::array rows = {states_row(), weights_row(), sums_row(),  recompute_row(),
+                                  kept_row(),   inputs_row(),  chunk_row(), depth_row()};
   return rows;
 }
 

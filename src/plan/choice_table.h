@@ -23,6 +23,8 @@ struct Wishes {
   std::optional<std::int64_t> recompute_blocks{};
   std::optional<std::int64_t> host_inputs{};
   std::optional<std::int64_t> kept_blocks{};
+  std::optional<std::int64_t> streamed_weights{};
+  std::optional<std::int64_t> host_sums{};
   std::optional<std::int64_t> chunk_parameters{};
   std::optional<std::int64_t> depth{};
   Tier state_home = Tier::host;  // where states go that leave the device
@@ -47,6 +49,9 @@ struct Choice {
   std::int64_t (*most)(const Workload&, const Choices&) = nullptr;  // rows above are set
   // Values far apart, tried first and all with all others'. Never empty.
   Values (*grid)(const Workload&) = nullptr;
+  // Values that are in the grid only where nothing fits without them, and else are tried from good
+  // points of it; null: none.
+  Values (*far)(const Workload&) = nullptr;
   // Values near one, from far (8) to near (1); null: none are tried.
   Values (*neighbours)(const Workload&, std::int64_t at, int distance) = nullptr;
   // Values that spare memory buys, tried last; null: none.

@@ -60,9 +60,29 @@ std::vector<Chunk> cut_chunks(const Workload& workload, const Choices& choices) 
     if (share < std::max(choices.host_fraction, choices.offload_fraction)) {
       chunk->home = choices.state_home;
     }
+    const auto blocks_behind = static_cast<std::int64_t>(workload.blocks.size()) - 1 - chunk->block;
+    if (chunk->place == Place::cpu || blocks_behind < choices.host_sums) chunk->sums = Tier::host;
     behind += chunk->count;
   }
   return chunks;
+}
+
+std::vector<bool> streamed_blocks(const Workload& workload, const Choices& choices) {
+  const std::vector<int> layers = workload.all_of(BlockKind::layer);
+  const auto count = static_cast<std::int64_t>(layers.size());
+  const std::int64_t of_layers = std::min(choices.streamed_weights, count);
+  std::vector<bool> streamed(workload.blocks.size(), false);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const bool is_one = (i + 1) * of_layers / count > i * of_layers / count;
+    streamed[static_cast<std::size_t>(layers[static_cast<std::size_t>(i)])] = is_one;
+  }
+  std::int64_t rest = choices.streamed_weights - of_layers;
+  for (std::size_t b = 0; b < streamed.size() && rest > 0; ++b) {
+    if (workload.blocks[b].kind == BlockKind::layer) continue;
+    streamed[b] = true;
+    --rest;
+  }
+  return streamed;
 }
 
 Bytes state_bytes(const Workload& workload, const Chunk& chunk) {

@@ -21,8 +21,14 @@ struct Choices {
   std::int64_t host_inputs = 0;       // so many of the first blocks' inputs wait in host memory
   // So many of the last transformer blocks also keep what is cheap to make again.
   std::int64_t kept_blocks = 0;
-  // How many objects of a stream may be alive at once: gradients on their way to the host, inputs
-  // on their way back, staging.
+  // So many blocks' weights live in host memory and come up for every pass: transformer blocks
+  // first, evenly spread, so that others compute while they come; then the rest in order.
+  std::int64_t streamed_weights = 0;
+  // So many of the last blocks' gradients leave the device as they are made, and are summed in host
+  // memory. Those that the CPU updates always do.
+  std::int64_t host_sums = 0;
+  // How many objects of a stream may be alive at once: gradients on their way to the host, weights
+  // and inputs on their way up, staging.
   std::int64_t depth = kLeastDepth;
 
   static constexpr std::int64_t kLeastDepth = 2;
@@ -39,6 +45,7 @@ struct Chunk {
   std::int64_t count = 0;
   Tier home = Tier::device;     // where its state lives
   Place place = Place::device;  // who updates it
+  Tier sums = Tier::device;     // where its gradient is gathered
 
   Site site() const {
     return place == Place::cpu ? Site::host : home == Tier::device ? Site::resident : Site::stream;
@@ -53,6 +60,9 @@ inline constexpr std::int64_t kMostChunks = 128;
 std::int64_t default_chunk_parameters(const Workload&);
 
 std::vector<Chunk> cut_chunks(const Workload&, const Choices&);
+
+// By block: whether its weights come up for every pass.
+std::vector<bool> streamed_blocks(const Workload&, const Choices&);
 
 // A chunk's state as one piece of memory.
 Bytes state_bytes(const Workload&, const Chunk&);

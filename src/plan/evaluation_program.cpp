@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "plan/route.h"
+#include "plan/scheduler.h"
 #include "plan/waits.h"
 
 namespace ebb::plan {
@@ -13,6 +14,7 @@ namespace {
 class EvaluationBuilder {
  public:
   EvaluationBuilder(const Plan& training, Bytes slack) : work_(training.workload), slack_(slack) {
+    program_.streams = {{"weights", static_cast<int>(Choices::kLeastDepth)}};
     program_.topology = training.program.topology;
     program_.persistent = training.program.persistent;
     program_.chunks = training.program.chunks;
@@ -30,18 +32,34 @@ class EvaluationBuilder {
     ObjectId input = -1;
     for (int b = 0; b < static_cast<int>(work_.blocks.size()); ++b) {
       const Block& block = work_.blocks[static_cast<std::size_t>(b)];
-      const ObjectId weights = objects.weights[static_cast<std::size_t>(b)];
+      const ObjectId weights = bring(b);
       switch (block.kind) {
         case BlockKind::embedding: input = embed(b, block, weights, batch); break;
         case BlockKind::layer: input = forward(b, block, weights, input); break;
         case BlockKind::head: loss(b, block, weights, input, batch); break;
       }
     }
+    place_fetches(program_, std::move(fetches_), {}, Arrival::first_first);
     program_.find_lifetimes();
     return std::move(program_);
   }
 
  private:
+  // A block's weights, on the device.
+  ObjectId bring(int b) {
+    const Block& block = work_.blocks[static_cast<std::size_t>(b)];
+    const ObjectId home = program_.persistent.weights[static_cast<std::size_t>(b)];
+    const Bytes bytes = block.weights.bytes(block.parameters);
+    if (program_[home].tier == Tier::device || bytes == 0) return home;
+    const ObjectId here = object(Purpose::weights, bytes, block.name + " weights");
+    program_.objects.back().stream = 0;
+    fetches_.push_back(
+        {.task = transfer_task(program_, {Role::source, home, Access::read, {0, bytes}},
+                               {Role::destination, here, Access::write})});
+    fetches_.back().task.block = b;
+    return here;
+  }
+
   ObjectId embed(int b, const Block& block, ObjectId weights, ObjectId batch) {
     const ObjectId output = object(Purpose::activations, work_.input, "input 0");
     add(Op::embed, b, block.forward,
@@ -70,11 +88,12 @@ class EvaluationBuilder {
 
   void loss(int b, const Block& block, ObjectId weights, ObjectId input, ObjectId batch) {
     const PersistentObjects& objects = program_.persistent;
-    const auto embedding = static_cast<std::size_t>(work_.all_of(BlockKind::embedding).front());
+    const bool tied = work_.tied_sum > 0;
+    const ObjectId embedding = tied ? bring(work_.all_of(BlockKind::embedding).front()) : -1;
     const ObjectId report = object(Purpose::workspace, 8, "loss");
     add(Op::loss, b, block.loss,
         {{Role::weights, weights, Access::read},
-         {Role::head_weights, work_.tied_sum > 0 ? objects.weights[embedding] : -1, Access::read},
+         {Role::head_weights, embedding, Access::read},
          {Role::input, input, Access::read},
          {Role::batch, batch, Access::read},
          {Role::report, report, Access::write},
@@ -106,6 +125,7 @@ class EvaluationBuilder {
   const Workload& work_;
   const Bytes slack_;
   Program program_;
+  std::vector<Fetch> fetches_;
 };
 
 }  // namespace

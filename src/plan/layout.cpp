@@ -139,12 +139,14 @@ void live_through(const Program& program, const Births& births, Place place, Tak
 // One sweep through the step in what is free of an arena. Returns by how much the arena was too
 // small for the first object that found no place; 0 when all did.
 Bytes sweep(const Program& program, const Births& births, std::vector<Bytes>& offsets,
-            FreeList free) {
+            FreeList free, bool streams_opposite = false) {
   Bytes missing = 0;
   live_through(
       program, births,
       [&](ObjectId id, const Object& object) {
-        const auto at = free.take(object.bytes, object.alignment, object.end);
+        const bool opposite = streams_opposite && object.stream >= 0;
+        const auto at = free.take(object.bytes, object.alignment,
+                                  opposite == (object.end == End::low) ? End::high : End::low);
         offsets[static_cast<std::size_t>(id)] = at.value_or(0);
         if (!at) missing = std::max(object.alignment, object.bytes - free.largest());
         return at.has_value();
@@ -190,10 +192,13 @@ Bytes peak_alive(const Program& program, Tier tier) {
 namespace {
 
 using Fit = FreeList::Fit;
-constexpr std::pair<Fit, Fit> kFits[] = {{Fit::nearest, Fit::nearest},
-                                         {Fit::tightest, Fit::tightest},
-                                         {Fit::nearest, Fit::tightest},
-                                         {Fit::tightest, Fit::nearest}};
+struct Way {
+  Fit low, high;
+  bool streams_opposite = false;  // what belongs to streams comes from the other end
+};
+constexpr Way kWays[] = {{Fit::nearest, Fit::nearest},       {Fit::tightest, Fit::tightest},
+                         {Fit::nearest, Fit::tightest},      {Fit::tightest, Fit::nearest},
+                         {Fit::nearest, Fit::nearest, true}, {Fit::tightest, Fit::tightest, true}};
 
 }  // namespace
 
@@ -211,12 +216,12 @@ Layout lay_out(const Program& program, const Bounds& bounds) {
         std::max(align_up(peak_alive(program, births), grain), room.wanted / grain * grain);
     constexpr int patience = 8;
     for (int sweeps = 1; size <= room.most; ++sweeps) {
-      // What comes from the two ends is placed in four ways, until one finds a place for all.
+      // What comes from the two ends is placed in some ways, until one finds a place for all.
       Bytes missing = std::numeric_limits<Bytes>::max();
-      for (const auto& [low, high] : kFits) {
+      for (const auto& [low, high, streams_opposite] : kWays) {
         if (missing == 0 || (sweeps > patience && missing < size)) break;
-        missing =
-            std::min(missing, sweep(program, births, layout.offsets, FreeList(size, low, high)));
+        missing = std::min(missing, sweep(program, births, layout.offsets,
+                                          FreeList(size, low, high), streams_opposite));
       }
       if (missing == 0) {
         size = extent(program, births, layout.offsets);

@@ -35,10 +35,32 @@ std::vector<Span> in_order(const Program& program, std::span<const Span> given) 
   return spans;
 }
 
+// Bytes of an object from a task's start to its end. Other tasks may use others of its bytes, and
+// those may be handed on before the rest.
 struct Life {
-  double start = std::numeric_limits<double>::infinity();
-  double end = -std::numeric_limits<double>::infinity();
+  Bytes first = 0, behind = 0;
+  double start = 0, end = 0;
 };
+
+// Each byte once, from the start of its first use to the end of its last.
+std::vector<Life> byte_by_byte(const std::vector<Life>& uses) {
+  std::vector<Bytes> borders;
+  for (const Life& use : uses) borders.insert(borders.end(), {use.first, use.behind});
+  std::sort(borders.begin(), borders.end());
+  borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+  std::vector<Life> lives;
+  for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
+    Life life{borders[i], borders[i + 1], std::numeric_limits<double>::infinity(),
+              -std::numeric_limits<double>::infinity()};
+    for (const Life& use : uses) {
+      if (use.behind <= life.first || use.first >= life.behind) continue;
+      life.start = std::min(life.start, use.start);
+      life.end = std::max(life.end, use.end);
+    }
+    if (life.start <= life.end) lives.push_back(life);
+  }
+  return lives;
+}
 
 }  // namespace
 
@@ -55,13 +77,14 @@ std::vector<MemoryChange> memory_curve(const Program& program, std::span<const S
     if (object.persistent) add(start, object, object.bytes);
   }
 
-  std::vector<Life> lives(program.objects.size());
+  std::vector<std::vector<Life>> uses(program.objects.size());
   const auto end_step = [&] {
-    for (std::size_t i = 0; i < lives.size(); ++i) {
-      if (lives[i].end < lives[i].start) continue;
-      add(lives[i].start, program.objects[i], program.objects[i].bytes);
-      add(lives[i].end, program.objects[i], -program.objects[i].bytes);
-      lives[i] = {};
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      for (const Life& life : byte_by_byte(uses[i])) {
+        add(life.start, program.objects[i], life.behind - life.first);
+        add(life.end, program.objects[i], life.first - life.behind);
+      }
+      uses[i].clear();
     }
   };
   std::int64_t step = spans.front().step;
@@ -70,9 +93,9 @@ std::vector<MemoryChange> memory_curve(const Program& program, std::span<const S
     step = span.step;
     for (const Use& use : program.tasks[at(span.task)].uses) {
       if (program.objects[at(use.object)].persistent) continue;
-      Life& life = lives[at(use.object)];
-      life.start = std::min(life.start, span.start);
-      life.end = std::max(life.end, span.end);
+      const Range range = program.range_of(use);
+      uses[at(use.object)].push_back(
+          {range.first, range.first + range.bytes, span.start, span.end});
     }
   }
   end_step();

@@ -1,5 +1,5 @@
-// Bytes in use over time: objects come when the first task that uses them starts and go when the
-// last one has ended.
+// Bytes in use over time: an object's bytes come when the first task that uses them starts and go
+// when the last one has ended.
 #pragma once
 
 #include <span>

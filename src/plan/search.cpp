@@ -15,8 +15,13 @@ constexpr int kShares = 64;
 // A step must be shorter by this to be worth another plan.
 constexpr double kWorthIt = 0.998;
 // From how many points of the grid small steps are taken.
-constexpr std::size_t kStarts = 4;
+constexpr std::size_t kStarts = 8;
 constexpr std::int64_t kPassesOfBytes = 3;
+// As many programs are built as have so many tasks together, but not fewer than some.
+constexpr int kMostBuilt = 1 << 20;
+constexpr int kLeastPrograms = 600;
+// Steps go from this distance to the nearest.
+constexpr int kFarthest = 8;
 
 // What is searched: a value for each row of the table. The share that leaves the device is the
 // least that fits, and `more`.
@@ -67,7 +72,18 @@ class LowerBound {
       if (layer < choices.recompute_blocks) again += block.recompute;
       if (layer >= work_.layers() - choices.kept_blocks) spared += block.made_again;
     }
-    const double up = (streamed + by_host * weight_ + inputs) / profile_.up_bytes_per_second;
+    double weights = 0;  // of layers, which come up twice a pass
+    if (choices.streamed_weights > 0) {
+      const std::vector<bool> away = streamed_blocks(work_, choices);
+      for (const int b : layers) {
+        const Block& block = work_.blocks[static_cast<std::size_t>(b)];
+        if (away[static_cast<std::size_t>(b)]) {
+          weights += 2 * passes_ * static_cast<double>(block.weights.bytes(block.parameters));
+        }
+      }
+    }
+    const double updated = choices.streamed_weights > 0 ? 0 : by_host * weight_;
+    const double up = (streamed + updated + weights + inputs) / profile_.up_bytes_per_second;
     const double down =
         (streamed + by_host * gradient * passes_ + inputs) / profile_.down_bytes_per_second;
     const double host =
@@ -115,7 +131,18 @@ class Searcher {
   SearchResult run() {
     if (budget_.start) try_start(*budget_.start);
     if (!best_.fits) try_grid();
+    if (!best_.fits) {
+      far_ = true;
+      try_leanest();
+      if (!best_.fits) try_grid();
+    }
     for (const auto& [seconds, point] : starts()) take_small_steps(point, seconds);
+    most_programs_ = all_programs_ * 7 / 8;
+    if (best_.fits && !far_ && !nothing_to_gain()) {
+      far_ = true;
+      try_far_from(0, point_of(best_.choices), false);
+      for (const auto& [seconds, point] : starts()) try_far_from(0, point, false);
+    }
     if (best_.fits && !nothing_to_gain()) spend_spare_memory();
     best_.programs = programs_;
     return best_;
@@ -166,13 +193,15 @@ class Searcher {
 
   using Tried = std::pair<double, Point>;
 
-  // The best of the grid, one for each part that the CPU may have: they lie far apart.
+  // The best of the grid, one for each part that the CPU may have, with and without inputs in host
+  // memory: they lie far apart.
   std::vector<Tried> starts() {
     std::vector<Tried> best;
     if (nothing_to_gain()) return best;
     std::sort(grid_.begin(), grid_.end());
     const auto part_of = [&](const Point& point) {
-      return choices_of(point, kShares).host_fraction;
+      const Choices choices = choices_of(point, kShares);
+      return std::pair(choices.host_fraction, choices.host_inputs > 0);
     };
     for (const Tried& tried : grid_) {
       const bool new_part = std::none_of(best.begin(), best.end(), [&](const Tried& other) {
@@ -193,6 +222,33 @@ class Searcher {
     try_grid_from(0, point);
   }
 
+  // The values that take the least memory, with every part that the CPU may have.
+  void try_leanest() {
+    Point point;
+    for (std::size_t row = 0; row < table_.size(); ++row) {
+      point.values.push_back(grid_values(row).back());
+    }
+    for (const std::int64_t part : grid_values(0)) {
+      point.values[0] = part;
+      try_point(point);
+    }
+  }
+
+  // The best point with every set of far values in this row and those behind it: small steps from
+  // there lead elsewhere.
+  void try_far_from(std::size_t row, Point point, bool is_far) {
+    if (row < table_.size()) {
+      try_far_from(row + 1, point, is_far);
+      if (table_[row].far == nullptr || is_given(row)) return;
+      for (const std::int64_t value : table_[row].far(work_)) {
+        point.values[row] = value;
+        try_far_from(row + 1, point, true);
+      }
+    } else if (const auto seconds = is_far ? seconds_of_step(point) : std::nullopt) {
+      take_small_steps(point, *seconds);
+    }
+  }
+
   // Every value of this row's grid and of those behind it.
   void try_grid_from(std::size_t row, Point& point) {
     if (nothing_to_gain()) return;
@@ -203,18 +259,28 @@ class Searcher {
       }
       return;
     }
-    const auto values = is_given(row) ? Choice::Values{0} : table_[row].grid(work_);
-    for (const std::int64_t value : values) {
+    for (const std::int64_t value : grid_values(row)) {
       point.values[row] = value;
       try_grid_from(row + 1, point);
     }
+  }
+
+  Choice::Values grid_values(std::size_t row) const {
+    if (is_given(row)) return {0};
+    auto values = table_[row].grid(work_);
+    if (!far_ || table_[row].far == nullptr) return values;
+    const auto far = table_[row].far(work_);
+    values.insert(values.end(), far.begin(), far.end());
+    return values;
   }
 
   bool is_given(std::size_t row) const { return table_[row].given(wishes_).has_value(); }
 
   // Everything stays where it is and nothing is done twice.
   bool nothing_to_gain() const {
-    if (!best_.fits || best_.choices.offload_fraction > 0 || best_.choices.host_inputs > 0) {
+    const Choices& best = best_.choices;
+    if (!best_.fits || best.offload_fraction > 0 || best.host_inputs > 0 ||
+        best.streamed_weights > 0 || best.host_sums > 0) {
       return false;
     }
     Choices above = best_.choices;
@@ -232,6 +298,12 @@ class Searcher {
   Limits barest(const Choices& choices) {
     ++programs_;
     const Program program = build_training(three_passes_, choices, {});
+    // Short programs are tried in no time, and more of them.
+    if (programs_ == 1) {
+      const auto tasks = static_cast<int>(program.tasks.size()) + 1;
+      all_programs_ = std::min(budget_.programs, std::max(kLeastPrograms, kMostBuilt / tasks));
+      most_programs_ = all_programs_ * 3 / 8;
+    }
     Limits needs;
     Bytes missing = 0;
     for (const Tier tier : program.topology->all_tiers()) {
@@ -292,7 +364,8 @@ class Searcher {
 
   std::optional<double> try_out(const Point& point) {
     // Where nothing fitted yet the grid is tried to its end: a refusal must be sure.
-    if (programs_ >= most_programs_ && (best_.fits || budget_.start)) return std::nullopt;
+    if (!best_.fits && !budget_.start) before_ = programs_;
+    if (programs_ - before_ >= most_programs_) return std::nullopt;
     if (best_.fits && bound_(choices_of(point, 0)) >= best_.step_seconds * kWorthIt) {
       return std::nullopt;
     }
@@ -327,14 +400,20 @@ class Searcher {
     for (std::size_t row = 0; row < table_.size(); ++row) {
       if (table_[row].neighbours == nullptr || is_given(row)) continue;
       const Choices choices = choices_of(at, kShares);
-      for (const std::int64_t value : table_[row].neighbours(work_, at.values[row], distance)) {
+      auto values = table_[row].neighbours(work_, at.values[row], distance);
+      if (distance == kFarthest) {
+        const auto all = grid_values(row);
+        values.insert(values.end(), all.begin(), all.end());
+      }
+      for (const std::int64_t value : values) {
         if (value < table_[row].least(work_) || value > table_[row].most(work_, choices)) continue;
         all.push_back(at);
         all.back().values[row] = value;
       }
     }
-    for (const int more : {at.more + distance, at.more - distance}) {
+    for (const int more : {at.more + distance, at.more - distance, 0, kShares}) {
       if (fixed_share() || more < 0 || more > kShares) continue;
+      if (distance < kFarthest && std::abs(more - at.more) != distance) continue;
       all.push_back(at);
       all.back().more = more;
     }
@@ -342,7 +421,7 @@ class Searcher {
   }
 
   void take_small_steps(Point at, double seconds) {
-    for (const int distance : {8, 3, 1}) {
+    for (const int distance : {kFarthest, 3, 1}) {
       for (bool moved = true; moved;) {
         moved = false;
         for (const Point& other : neighbours(at, distance)) {
@@ -358,7 +437,7 @@ class Searcher {
   }
 
   void spend_spare_memory() {
-    most_programs_ = budget_.programs;
+    most_programs_ = all_programs_;
     for (std::size_t row = 0; row < table_.size(); ++row) {
       if (table_[row].spare == nullptr || is_given(row)) continue;
       Point point = point_of(best_.choices);
@@ -379,8 +458,11 @@ class Searcher {
   const std::span<const Choice> table_;
   const LowerBound bound_;
   int programs_ = 0;
-  int most_programs_ = budget_.programs * 7 / 8;  // the rest is for what comes last
+  int before_ = 0;  // programs before the first that fits
+  int all_programs_ = budget_.programs;
+  int most_programs_ = all_programs_ * 3 / 8;  // the rest is for what comes later
   SearchResult best_;
+  bool far_ = false;  // whether the grid has its far values, too
   Bytes missing_ = std::numeric_limits<Bytes>::max();
   std::vector<Tried> grid_;
   std::map<Point, int> least_;

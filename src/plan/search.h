@@ -16,7 +16,7 @@ namespace ebb::plan {
 inline constexpr std::int64_t kMostPasses = 5;
 
 struct SearchBudget {
-  int programs = 400;              // the most that are built, however large the space
+  int programs = 2400;             // the most that are built once one fits
   std::optional<Choices> start{};  // small steps from here if it fits, instead of the grid
   bool every_pass = false;         // lay out every micro-batch, however many
   std::span<const Choice> table = choice_table();

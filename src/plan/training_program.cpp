@@ -18,7 +18,7 @@ class Passes {
   void run() {
     start();
     for (step_.micro = 0; step_.micro <= step_.last_micro(); ++step_.micro) {
-      if (step_.micro == step_.last_micro()) step_.last_pass_start = next_task();
+      if (step_.micro == step_.last_micro()) step_.last_pass_start = step_.next_task();
       forward_pass();
       backward_pass();
     }
@@ -26,8 +26,6 @@ class Passes {
   }
 
  private:
-  TaskId next_task() const { return static_cast<TaskId>(step_.program.tasks.size()); }
-
   void start() {
     PersistentObjects& objects = step_.program.persistent;
     objects.scratch =
@@ -49,10 +47,12 @@ class Passes {
         {step_.batch}, true);
     load.micro = step_.micro;
     for (int b = 0; b < step_.blocks(); ++b) {
-      switch (step_.block(b).kind) {
-        case BlockKind::embedding: embed(b); break;
-        case BlockKind::layer: run_layer(step_, Op::forward, b, input_of(b + 1)); break;
-        case BlockKind::head: continue;  // runs with its backward
+      if (step_.block(b).kind == BlockKind::head) continue;  // runs with its backward
+      for (const auto& rule : rules_) rule->before_forward(step_, b);
+      if (step_.block(b).kind == BlockKind::embedding) {
+        embed(b);
+      } else {
+        run_layer(step_, Op::forward, b, input_of(b + 1));
       }
       for (const auto& rule : rules_) rule->after_forward(step_, b);
     }
@@ -78,7 +78,7 @@ class Passes {
   }
 
   void backward_pass() {
-    step_.backward_start = next_task();
+    step_.backward_start = step_.next_task();
     // Only the last backward pass meets the tide. An earlier one stays at the low end, clear of the
     // states that are still on their way out.
     const End end = step_.micro == step_.last_micro() ? End::high : End::low;

@@ -27,9 +27,19 @@ plan::Wishes wishes(plan::Site site, double fraction, double host_fraction = -1,
                  .recompute_blocks = recompute,
                  .host_inputs = inputs,
                  .kept_blocks = kept,
+                 .streamed_weights = 0,
+                 .host_sums = 0,
                  .chunk_parameters = chunk};
   if (host_fraction >= 0) w.host_fraction = host_fraction;
   return w;
+}
+
+plan::Wishes away(plan::Wishes wishes, std::int64_t weights, std::int64_t sums,
+                  std::optional<std::int64_t> depth = {}) {
+  wishes.streamed_weights = weights;
+  wishes.host_sums = sums;
+  wishes.depth = depth;
+  return wishes;
 }
 
 std::vector<Placement> placements() {
@@ -54,16 +64,28 @@ std::vector<Placement> placements() {
   };
 }
 
+// Weights that live in host memory and gradients that leave as they are made.
+std::vector<Placement> away_placements() {
+  using enum plan::Site;
+  return {
+      {"all weights streamed", away(wishes(resident, 0), 5, 0)},
+      {"one block's weights streamed", away(wishes(stream, 1), 1, 0, 3)},
+      {"weights of layers streamed, host", away(wishes(host, 1), 3, 0)},
+      {"sums on the host", away(wishes(resident, 0), 0, 5)},
+      {"some sums on the host", away(wishes(stream, 0.5), 0, 2, 8)},
+      {"nothing stays", away(wishes(stream, 1, 0, 3, 3), 5, 5)},
+      {"nothing stays, half by the CPU", away(wishes(stream, 1, 0.5, 3, 3), 5, 5), 3},
+      {"nothing stays, by the CPU", away(wishes(host, 1, -1, 3, 3), 5, 5)},
+      {"some of everything", away(wishes(stream, 0.8, 0.3, 1, 2, 4096, 1), 4, 3)},
+  };
+}
+
 class PlacementTest : public testing::TestWithParam<std::tuple<DType, int>> {};
 
-TEST_P(PlacementTest, GivesTheSameBitsAsResident) {
-  const auto [dtype, accumulate] = GetParam();
-  TrainingSettings settings = small_settings();
-  settings.dtype = settings.gradient_type = dtype;
-  settings.accumulate = accumulate;
+void expect_same_bits(TrainingSettings settings, const std::vector<Placement>& all) {
   const Outcome expected = train_small(settings);
   EXPECT_LT(expected.losses.back(), expected.losses.front());
-  for (const Placement& placement : placements()) {
+  for (const Placement& placement : all) {
     settings.wishes = placement.wishes;
     const Outcome found = train_small(settings, placement.threads);
     EXPECT_EQ(found.weights, expected.weights) << placement.name;
@@ -71,6 +93,32 @@ TEST_P(PlacementTest, GivesTheSameBitsAsResident) {
     EXPECT_EQ(found.losses, expected.losses) << placement.name;
     EXPECT_EQ(found.predicted_device, found.measured_device) << placement.name;
     EXPECT_EQ(found.predicted_host, found.measured_host) << placement.name;
+  }
+}
+
+TEST_P(PlacementTest, GivesTheSameBitsAsResident) {
+  const auto [dtype, accumulate] = GetParam();
+  TrainingSettings settings = small_settings();
+  settings.dtype = settings.gradient_type = dtype;
+  settings.accumulate = accumulate;
+  expect_same_bits(settings, placements());
+}
+
+TEST_P(PlacementTest, WithWeightsAndGradientsAwayGivesTheSameBits) {
+  const auto [dtype, accumulate] = GetParam();
+  TrainingSettings settings = small_settings();
+  settings.dtype = settings.gradient_type = dtype;
+  settings.accumulate = accumulate;
+  expect_same_bits(settings, away_placements());
+  settings.config.tied = false;
+  expect_same_bits(settings, away_placements());
+}
+
+TEST(Placement, OfManyMicroBatchesGivesTheSameBits) {
+  for (const int accumulate : {3, 7}) {
+    TrainingSettings settings = small_settings();
+    settings.accumulate = accumulate;
+    expect_same_bits(settings, away_placements());
   }
 }
 

@@ -50,6 +50,8 @@ TEST(RedZone, NoTaskOfATrainingStepWritesBehindItsObjects) {
         settings.wishes.recompute_blocks = 1;
         settings.wishes.host_inputs = 1;
         settings.wishes.kept_blocks = 1;
+        settings.wishes.streamed_weights = 2 * accumulate - 1;
+        settings.wishes.host_sums = 2 * (accumulate - 1);
         const std::string expected = train_small(settings, 2, 2).weights;
         settings.disturbance.red_zone = kZone;
         Runtime runtime("cpu", 2);

@@ -49,6 +49,8 @@ inline TrainingSettings small_settings() {
               .recompute_blocks = 0,
               .host_inputs = 0,
               .kept_blocks = 0,
+              .streamed_weights = 0,
+              .host_sums = 0,
               .chunk_parameters = 8192};
   return s;
 }

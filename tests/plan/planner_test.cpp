@@ -34,6 +34,10 @@ Wishes parse_flags(const std::string& flags) {
       wishes.offload_fraction = std::stod(value);
     } else if (flag == "--host-fraction") {
       wishes.host_fraction = std::stod(value);
+    } else if (flag == "--weights") {
+      wishes.streamed_weights = blocks("resident");
+    } else if (flag == "--gradient-sums") {
+      wishes.host_sums = blocks("device");
     } else if (flag == "--recompute") {
       wishes.recompute_blocks = blocks("none");
     } else if (flag == "--keep-cheap") {
@@ -99,7 +103,7 @@ TEST(Planner, KeepsWhatTheUserFixed) {
 }
 
 TEST(Planner, PrintsFlagsThatGiveTheSamePlan) {
-  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+  for (std::uint64_t seed = 0; seed < 2 + fewer_if_small(6); ++seed) {
     const Workload work = random_workload(seed);
     const Bytes all =
         plan_with(work, {.chunk_parameters = 500}, kRoomy, machine()).peak(Tier::device);
@@ -125,10 +129,10 @@ TEST(Planner, PrintsFlagsThatGiveTheSamePlan) {
 
 TEST(Planner, SaysHowManyBytesAreMissing) {
   const Workload work = even_work(2);
-  const Limits tight{{Tier::device, resident_peak(work) / 8}, {Tier::host, kRoomy[Tier::host]}};
+  const Limits tight{{Tier::device, resident_peak(work) / 16}, {Tier::host, kRoomy[Tier::host]}};
   try {
     make_plan(work, {}, tight, machine());
-    FAIL() << "an eighth of the memory is not enough";
+    FAIL() << "a sixteenth of the memory is not enough";
   } catch (const OutOfBudget& refusal) {
     const std::string text = refusal.what();
     std::smatch found;
@@ -232,7 +236,8 @@ TEST(Planner, TakesSmallerChunksWhereOnlyTheyFit) {
   for (Block& block : work.blocks) {
     block.saved = block.forward_work = block.recompute_work = block.backward_work = 0;
   }
-  const Wishes streamed{.site = Site::stream, .offload_fraction = 1.0};
+  Wishes streamed{
+      .site = Site::stream, .offload_fraction = 1.0, .streamed_weights = 0, .host_sums = 0};
   const auto needs = [&](std::int64_t chunk) {
     return plan_with(work, {.offload_fraction = 1, .chunk_parameters = chunk},
                      {{Tier::device, 1}, {Tier::host, kRoomy[Tier::host]}}, machine())
@@ -245,10 +250,8 @@ TEST(Planner, TakesSmallerChunksWhereOnlyTheyFit) {
   const Plan plan = make_plan(work, streamed, limits, machine());
   EXPECT_TRUE(fits(plan));
   EXPECT_LT(plan.choices.chunk_parameters, usual);
-  EXPECT_THROW(
-      make_plan(work, {.site = Site::stream, .offload_fraction = 1.0, .chunk_parameters = usual},
-                limits, machine()),
-      OutOfBudget);
+  streamed.chunk_parameters = usual;
+  EXPECT_THROW(make_plan(work, streamed, limits, machine()), OutOfBudget);
 }
 
 // A share for the CPU alone, where both tiers are short: the least share that fits lies between it
@@ -288,7 +291,8 @@ TEST(Planner, IsNeverSlowerWithMoreMemory) {
     const Bytes all = resident_peak(work);
     double fastest = std::numeric_limits<double>::infinity();
     int planned = 0;
-    for (int percent = 20; percent <= 110; percent += 2) {
+    const int by = 2 * static_cast<int>(6 / fewer_if_small(6));
+    for (int percent = 20; percent <= 110; percent += by) {
       try {
         const Plan plan = make_plan(
             work, {.chunk_parameters = 16384},

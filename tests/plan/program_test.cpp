@@ -152,19 +152,43 @@ TEST(TrainingProgram, StreamsAreAsDeepAsTheyShouldBe) {
   });
 }
 
+// A layer runs forward and backward, the embedding also as a tied head, the head once.
+std::int64_t passes_with_weights(const Workload& work, std::size_t b) {
+  switch (work.blocks[b].kind) {
+    case BlockKind::embedding: return work.tied_sum > 0 ? 2 : 1;
+    case BlockKind::layer: return 2;
+    case BlockKind::head: break;
+  }
+  return 1;
+}
+
 // The bytes each lane moves, from what the design says and not from the builder.
 std::map<Lane, Bytes> expected_bytes(const Workload& work, const Choices& choices,
                                      const std::vector<Chunk>& chunks) {
   const Bytes micro = work.micro_batches;
-  Bytes streamed = 0, host_gradients = 0, host_weights = 0;
+  const std::vector<bool> away = streamed_blocks(work, choices);
+  Bytes up = 0, down = 0;
   for (const Chunk& chunk : chunks) {
-    if (chunk.site() == Site::stream) streamed += state_bytes(work, chunk);
-    if (chunk.site() != Site::host) continue;
-    host_gradients += chunk.count * work.gradient_bytes * micro;
-    for (const Range& plane : work.blocks[static_cast<std::size_t>(chunk.block)].weights.ranges(
-             chunk.count, 0, chunk.count)) {
-      host_weights += plane.bytes;
+    const auto b = static_cast<std::size_t>(chunk.block);
+    Bytes weights = 0;
+    for (const Range& plane : work.blocks[b].weights.ranges(chunk.count, 0, chunk.count)) {
+      weights += plane.bytes;
     }
+    const Bytes gradient = chunk.count * work.gradient_bytes;
+    const bool leaves = chunk.site() == Site::host || b + choices.host_sums >= work.blocks.size();
+    if (leaves) down += micro * gradient;
+    if (chunk.site() == Site::host) {
+      up += away[b] ? 0 : weights;
+      continue;
+    }
+    const Bytes states = chunk.site() == Site::stream ? state_bytes(work, chunk) : 0;
+    up += states + (leaves ? gradient : 0) + (away[b] ? weights : 0);
+    down += states + (away[b] ? weights : 0);
+  }
+  for (std::size_t b = 0; b < away.size(); ++b) {
+    if (away[b])
+      up += micro * passes_with_weights(work, b) *
+            work.blocks[b].weights.bytes(work.blocks[b].parameters);
   }
   const Bytes inputs = choices.host_inputs * work.input * micro;
   Bytes sums_of_squares = 0;
@@ -173,8 +197,8 @@ std::map<Lane, Bytes> expected_bytes(const Workload& work, const Choices& choice
       sums_of_squares += (tensor.count + work.norm_block - 1) / work.norm_block;
     }
   }
-  return {{Lane::up, streamed + host_weights + inputs},
-          {Lane::down, streamed + host_gradients + inputs},
+  return {{Lane::up, up + inputs},
+          {Lane::down, down + inputs},
           {Lane::express_up, work.batch * micro + 8},
           {Lane::express_down, 8 * (micro + sums_of_squares)}};
 }
@@ -203,13 +227,20 @@ TEST(TrainingProgram, RunsEveryBlockAndChunkAsOftenAsItShould) {
       }
     }
     std::map<Site, std::int64_t> chunks;
-    std::int64_t planes = 0;  // of weights that the CPU makes
+    const std::vector<bool> away = streamed_blocks(work, choices);
+    std::int64_t weights_up = 0, weights_down = 0, summed_by_cpu = 0;
     for (const Chunk& chunk : program.chunks) {
+      const auto b = static_cast<std::size_t>(chunk.block);
+      const auto planes =
+          static_cast<std::int64_t>(work.blocks[b].weights.ranges(chunk.count, 0, 0).size());
       ++chunks[chunk.site()];
-      const Block& block = work.blocks[static_cast<std::size_t>(chunk.block)];
-      if (chunk.site() == Site::host) {
-        planes += static_cast<std::int64_t>(block.weights.ranges(chunk.count, 0, 0).size());
-      }
+      summed_by_cpu += chunk.sums == Tier::host;
+      // Updated where they do not live.
+      weights_up += (chunk.place == Place::cpu) != away[b] ? planes : 0;
+      weights_down += chunk.place != Place::cpu && away[b] ? planes : 0;
+    }
+    for (std::size_t b = 0; b < away.size(); ++b) {
+      weights_up += away[b] ? work.micro_batches * passes_with_weights(work, b) : 0;
     }
     const auto layers = work.layers();
     const std::int64_t micro = work.micro_batches;
@@ -225,12 +256,14 @@ TEST(TrainingProgram, RunsEveryBlockAndChunkAsOftenAsItShould) {
     EXPECT_EQ((transfers[{Lane::up, Purpose::states}]), chunks[Site::stream]);
     EXPECT_EQ((transfers[{Lane::down, Purpose::states}]), chunks[Site::stream]);
     EXPECT_EQ(count[Op::update], chunks[Site::stream] + chunks[Site::resident]);
-    EXPECT_EQ((transfers[{Lane::down, Purpose::gradients}]), chunks[Site::host] * micro);
+    EXPECT_EQ((transfers[{Lane::down, Purpose::gradients}]), summed_by_cpu * micro);
+    EXPECT_EQ((transfers[{Lane::up, Purpose::gradients}]), summed_by_cpu - chunks[Site::host]);
     // The first gradient is the sum until the second comes.
-    EXPECT_EQ(by_cpu[Op::add_gradient], chunks[Site::host] * std::max<std::int64_t>(0, micro - 2));
-    EXPECT_EQ(by_cpu[Op::finish_gradient], micro > 1 ? chunks[Site::host] : 0);
+    EXPECT_EQ(by_cpu[Op::add_gradient], summed_by_cpu * std::max<std::int64_t>(0, micro - 2));
+    EXPECT_EQ(by_cpu[Op::finish_gradient], micro > 1 ? summed_by_cpu : 0);
     EXPECT_EQ(by_cpu[Op::update], chunks[Site::host]);
-    EXPECT_EQ((transfers[{Lane::up, Purpose::weights}]), planes);
+    EXPECT_EQ((transfers[{Lane::up, Purpose::weights}]), weights_up);
+    EXPECT_EQ((transfers[{Lane::down, Purpose::weights}]), weights_down);
     EXPECT_EQ(by_cpu[Op::norm], 1);
   });
 }

@@ -128,6 +128,9 @@ inline Choices random_choices(std::uint64_t seed, const Workload& work) {
   choices.recompute_blocks = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
   choices.host_inputs = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
   choices.kept_blocks = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
+  const auto blocks = static_cast<std::int64_t>(work.blocks.size());
+  choices.streamed_weights = dice.pick<std::int64_t>({0, 0, blocks, dice.between(0, blocks)});
+  choices.host_sums = dice.pick<std::int64_t>({0, 0, blocks, dice.between(0, blocks)});
   choices.depth = dice.pick<std::int64_t>({2, 2, 3, 8});
   return choices;
 }

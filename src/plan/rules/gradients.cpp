@@ -1,6 +1,6 @@
-// Each micro-batch's gradients are added up where their chunks are updated, and finished with the
-// last: on the device for whole blocks, by the CPU chunk by chunk as they come down. The first
-// gradient is the sum until the second comes.
+// Each micro-batch's gradients are added up and finished with the last: on the device for whole
+// blocks, or in host memory by the CPU, chunk by chunk as they come down. The first gradient is the
+// sum until the second comes.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ class Gradients final : public Rule {
  public:
   void start(Step& step) override {
     on_device_.resize(step.work.blocks.size());
-    by_cpu_.resize(step.program.chunks.size());
+    in_host_memory_.resize(step.program.chunks.size());
   }
 
   void before_backwards(Step& step) override {
@@ -24,12 +24,11 @@ class Gradients final : public Rule {
 
   void before_backward(Step& step, int b) override {
     const bool last = step.micro == step.last_micro();
-    const bool stays = step.micro == 0 && !last && has(step, b, Place::device);
+    const bool stays = step.micro == 0 && !last && has(step, b, Tier::device);
     // Only the last backward pass meets the tide. What an earlier one adds up waits at the high
     // end; the rest stays at the low end, clear of the states that are still on their way out.
     const End end = last ? step.tide.gradients : stays ? End::high : End::low;
-    const bool leaves =
-        !stays && has(step, b, Place::cpu) && !(last && has(step, b, Place::device));
+    const bool leaves = !stays && has(step, b, Tier::host) && !(last && has(step, b, Tier::device));
     step.gradients[Step::at(b)] = step.object(
         Tier::device, Purpose::gradients, step.block(b).parameters * step.work.gradient_bytes,
         step.block(b).name + " gradient", {end, leaves ? on_their_way_ : -1});
@@ -37,17 +36,18 @@ class Gradients final : public Rule {
 
   void after_backward(Step& step, int b) override {
     if (step.block(b).parameters == 0) return;
-    // With one micro-batch the gradient is final on the device, whoever updates.
-    if (step.last_micro() == 0 || has(step, b, Place::device)) collect_on_device(step, b);
+    // With one micro-batch the gradient is final on the device, wherever it goes.
+    if (step.last_micro() == 0 || has(step, b, Tier::device)) collect_on_device(step, b);
     for (const int c : step.chunks_of[Step::at(b)]) {
       const Part gradient{step.gradients[Step::at(b)],
                           {step.chunk(c).first * step.work.gradient_bytes,
                            step.chunk(c).count * step.work.gradient_bytes}};
-      if (step.chunk(c).place == Place::cpu) {
-        collect_by_cpu(step, c, gradient);
+      if (step.chunk(c).sums == Tier::host) {
+        collect_in_host_memory(step, c, gradient);
       } else if (step.micro == step.last_micro()) {
         step.finished[Step::at(c)] = gradient;
       }
+      step.finished_by[Step::at(c)] = step.next_task();
     }
   }
 
@@ -59,10 +59,10 @@ class Gradients final : public Rule {
     ObjectId so_far() const { return sum >= 0 ? sum : first; }
   };
 
-  static bool has(const Step& step, int b, Place place) {
+  static bool has(const Step& step, int b, Tier sums) {
     const auto& chunks = step.chunks_of[Step::at(b)];
     return std::any_of(chunks.begin(), chunks.end(),
-                       [&](int c) { return step.chunk(c).place == place; });
+                       [&](int c) { return step.chunk(c).sums == sums; });
   }
 
   // The task that takes the next gradient in: read and written per parameter, by Workload.
@@ -95,8 +95,8 @@ class Gradients final : public Rule {
         static_cast<double>(step.block(b).parameters * step.work.sum_traffic(step.micro));
   }
 
-  void collect_by_cpu(Step& step, int c, const Part& gradient) {
-    Sum& sum = by_cpu_[Step::at(c)];
+  void collect_in_host_memory(Step& step, int c, const Part& gradient) {
+    Sum& sum = in_host_memory_[Step::at(c)];
     const bool last = step.micro == step.last_micro();
     const bool stays = last || step.micro == 0;
     const ObjectId arrived = step.object(
@@ -106,7 +106,7 @@ class Gradients final : public Rule {
     send.chunk = c;
     send.block = step.chunk(c).block;
     send.micro = step.micro;
-    if (last) step.finished[Step::at(c)] = {arrived};
+    if (last) step.finished[Step::at(c)] = {arrived, {0, gradient.range.bytes}};
     if (step.micro == 0) {
       sum.first = arrived;
       return;
@@ -124,9 +124,9 @@ class Gradients final : public Rule {
     task.moved = step.chunk(c).count * step.work.sum_traffic(step.micro);
   }
 
-  std::vector<Sum> on_device_;  // by block
-  std::vector<Sum> by_cpu_;     // by chunk
-  int on_their_way_ = -1;       // streams of this pass: what leaves the device, and what has
+  std::vector<Sum> on_device_;       // by block
+  std::vector<Sum> in_host_memory_;  // by chunk
+  int on_their_way_ = -1;            // streams of this pass: what leaves the device, and what has
   int arrived_ = -1;
 };
 

@@ -25,7 +25,7 @@ class Inputs final : public Rule {
   }
 
   void before_backward(Step& step, int block) override {
-    begins_[Step::at(block)] = static_cast<TaskId>(step.program.tasks.size());
+    begins_[Step::at(block)] = step.next_task();
     if (!is_sent(step, block)) return;
     const ObjectId here = step.object(Tier::device, Purpose::activations, step.work.input,
                                       name(step, block), {.stream = back_});

@@ -1,5 +1,5 @@
-// Each chunk is updated in its place. Where its state lives elsewhere, it is fetched before and
-// taken home after; where the CPU updates, the new weight goes up.
+// Each chunk is updated in its place. Where its state, its weights or its gradient are elsewhere,
+// they are fetched before; state and weights are taken home after.
 #include <fmt/format.h>
 
 #include "plan/rules/step.h"
@@ -17,17 +17,21 @@ class States final : public Rule {
       const Chunk& chunk = step.chunk(c);
       objects.states.push_back(
           step.persistent(chunk.home, Purpose::states, state_bytes(step.work, chunk), name(c)));
+      // The CPU updates weights of the device in a copy of its own, which then goes up.
+      const bool copy = chunk.place == Place::cpu &&
+                        step.tier_of({step.homes[Step::at(chunk.block)]}) != Tier::host;
       objects.weight_copies.push_back(
-          chunk.place == Place::cpu
-              ? step.persistent(Tier::host, Purpose::weights,
-                                step.block(chunk.block).weights.bytes(chunk.count),
-                                fmt::format("chunk {} weights", c))
-              : -1);
+          copy ? step.persistent(Tier::host, Purpose::weights,
+                                 step.block(chunk.block).weights.bytes(chunk.count),
+                                 fmt::format("chunk {} weights", c))
+               : -1);
     }
   }
 
-  // Streamed ones first: their way out is long, and the next forward pass needs their memory.
+  // What an update alone asks for comes right before it; states may lie there long before. Streamed
+  // ones first: their way out is long, and the next forward pass needs their memory.
   void finish(Step& step) override {
+    for_updates_ = {.end = End::low, .stream = step.stream("updates")};
     for (const Site site : {Site::stream, Site::resident, Site::host}) {
       for (int c = 0; c < step.chunks(); ++c) {
         if (step.chunk(c).site() == site) update(step, c);
@@ -38,33 +42,38 @@ class States final : public Rule {
  private:
   static std::string name(int c) { return fmt::format("chunk {} state", c); }
 
-  static void update(Step& step, int c) {
+  void update(Step& step, int c) const {
     const Chunk& chunk = step.chunk(c);
     const Block& block = step.block(chunk.block);
     const bool by_cpu = chunk.place == Place::cpu;
+    const Tier here = memory_of(chunk.place);
     const Bytes of_state = state_bytes(step.work, chunk);
     const Part home{step.program.persistent.states[Step::at(c)], {0, of_state}};
-    const Tier here = memory_of(chunk.place);
-    Part state = home;
-    if (chunk.home != here) {
-      state.object = step.object(here, Purpose::states, of_state, name(c), {.end = End::high});
-      Fetch& fetch = step.fetch(home, state);
-      fetch.earliest = step.tide.early ? 0 : step.last_pass_start;
-      fetch.task.block = chunk.block;
-      fetch.task.chunk = c;
+    const Part state =
+        brought(step, c, home, {.end = End::high}, step.tide.early ? 0 : step.last_pass_start);
+    const Part gradient =
+        brought(step, c, step.finished[Step::at(c)], for_updates_, step.finished_by[Step::at(c)]);
+    // A part of each plane: where the weights live, and where they are updated.
+    const auto homes = parts(step.homes[Step::at(chunk.block)],
+                             block.weights.ranges(block.parameters, chunk.first, chunk.count));
+    const auto own = block.weights.ranges(chunk.count, 0, chunk.count);
+    std::vector<Part> weights = homes;
+    const ObjectId copy = step.program.persistent.weight_copies[Step::at(c)];
+    if (copy >= 0) {
+      weights = parts(copy, own);
+    } else if (step.tier_of(homes.front()) != here) {
+      const ObjectId object = step.object(here, Purpose::weights, block.weights.bytes(chunk.count),
+                                          fmt::format("chunk {} weights", c), for_updates_);
+      weights = parts(object, own);
+      for (std::size_t p = 0; p < homes.size(); ++p) fetch(step, c, homes[p], weights[p], 0);
     }
-    // A part of each plane, where the passes read them and where the CPU keeps its own.
-    const auto weights = parts(step.weights[Step::at(chunk.block)],
-                               block.weights.ranges(block.parameters, chunk.first, chunk.count));
-    const auto copies = parts(step.program.persistent.weight_copies[Step::at(c)],
-                              block.weights.ranges(chunk.count, 0, chunk.count));
     std::vector<Use> uses;
     Bytes traffic = 2 * of_state + chunk.count * step.work.gradient_bytes;
-    for (const Part& part : by_cpu ? copies : weights) {
+    for (const Part& part : weights) {
       uses.push_back(writes(Role::weights, part));
       traffic += 2 * part.range.bytes;
     }
-    uses.push_back(reads(Role::gradient, step.finished[Step::at(c)]));
+    uses.push_back(reads(Role::gradient, gradient));
     uses.push_back(writes(Role::state, state));
     uses.push_back(reads(Role::scale, step.scale[here]));
     Task& task = by_cpu ? step.on_cpu(Op::update, Draw::update, uses)
@@ -77,13 +86,33 @@ class States final : public Rule {
     } else {
       task.cost.bytes = static_cast<double>(traffic);
     }
-    const auto take = [&](const Part& from, const Part& to) {
-      Task& send = step.transfer(from, to);
-      send.block = chunk.block;
-      send.chunk = c;
-    };
-    if (chunk.home != here) take(state, home);
-    for (std::size_t p = 0; by_cpu && p < weights.size(); ++p) take(copies[p], weights[p]);
+    take_home(step, c, state, home);
+    for (std::size_t p = 0; p < homes.size(); ++p) take_home(step, c, weights[p], homes[p]);
+  }
+
+  static void fetch(Step& step, int c, const Part& from, const Part& to, TaskId earliest) {
+    Fetch& fetch = step.fetch(from, to);
+    fetch.earliest = earliest;
+    fetch.task.block = step.chunk(c).block;
+    fetch.task.chunk = c;
+  }
+
+  // A part where the chunk is updated: itself, or an object that it is fetched into.
+  static Part brought(Step& step, int c, const Part& from, Step::Placing placing, TaskId earliest) {
+    const Tier here = memory_of(step.chunk(c).place);
+    if (step.tier_of(from) == here) return from;
+    const Object& there = step.program[from.object];
+    const Part to{step.object(here, there.purpose, from.range.bytes, there.name, placing),
+                  {0, from.range.bytes}};
+    fetch(step, c, from, to, earliest);
+    return to;
+  }
+
+  static void take_home(Step& step, int c, const Part& from, const Part& home) {
+    if (from.object == home.object) return;
+    Task& send = step.transfer(from, home);
+    send.block = step.chunk(c).block;
+    send.chunk = c;
   }
 
   static std::vector<Part> parts(ObjectId object, const std::vector<Range>& ranges) {
@@ -91,6 +120,8 @@ class States final : public Rule {
     for (const Range& range : ranges) all.push_back({object, range});
     return all;
   }
+
+  Step::Placing for_updates_;
 };
 
 }  // namespace

@@ -13,13 +13,15 @@ Step::Step(const Workload& w, const Choices& c, const Tide& t) : work(w), choice
   program.chunks = cut_chunks(work, choices);
   chunks_of.resize(work.blocks.size());
   for (int i = 0; i < chunks(); ++i) chunks_of[at(chunk(i).block)].push_back(i);
-  weights.assign(work.blocks.size(), -1);
+  homes.assign(work.blocks.size(), -1);
+  weights = homes;
   gradients.assign(work.blocks.size(), -1);
   inputs = saved = kept = weights;
   for (const Block& b : work.blocks) {
     layer_of_.push_back(b.kind == BlockKind::layer ? layers_++ : -1);
   }
   finished.resize(program.chunks.size());
+  finished_by.assign(program.chunks.size(), 0);
   scale.fill(-1);
   std::int64_t sums = 0;
   for (const Block& b : work.blocks) {

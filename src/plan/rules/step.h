@@ -39,10 +39,12 @@ class Step {
   TaskId last_pass_start = 0;  // of the last micro-batch's forward
 
   // What lies where at this point of the issue order; -1 for nothing.
+  std::vector<ObjectId> homes;                // by block: where its weights live
   std::vector<ObjectId> weights;              // by block, where the passes read them
   std::vector<ObjectId> inputs, saved, kept;  // by block, of this micro-batch
   std::vector<ObjectId> gradients;            // by block, of this micro-batch
   std::vector<Part> finished;                 // by chunk: its gradient of the step
+  std::vector<TaskId> finished_by;            // by chunk: not before this task is it there
   ObjectId batch = -1, residual = -1, tied_sum = -1, report = -1, squares = -1;
   PerTier<ObjectId> scale;  // what the norm decided, where it is needed
 
@@ -53,6 +55,7 @@ class Step {
   int last_micro() const { return static_cast<int>(work.micro_batches) - 1; }
   const Block& block(int b) const { return work.blocks[at(b)]; }
   const Chunk& chunk(int c) const { return program.chunks[at(c)]; }
+  Tier tier_of(const Part& part) const { return program[part.object].tier; }
   int chunks() const { return static_cast<int>(program.chunks.size()); }
   // Of losses of the micro-batches and sums of squares.
   Bytes report_bytes() const { return report_bytes_; }
@@ -77,6 +80,7 @@ class Step {
   Task& transfer(Part from, Part to, bool express = false);
   // In time for the first task that uses `to`, as its stream's depth or the room allows.
   Fetch& fetch(Part from, Part to);
+  TaskId next_task() const { return static_cast<TaskId>(program.tasks.size()); }
 
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -103,6 +107,7 @@ class Rule {
  public:
   virtual ~Rule() = default;
   virtual void start(Step&) {}  // before the first pass
+  virtual void before_forward(Step&, int /*block*/) {}
   virtual void after_forward(Step&, int /*block*/) {}
   virtual void before_backwards(Step&) {}  // of a micro-batch
   virtual void before_backward(Step&, int /*block*/) {}
