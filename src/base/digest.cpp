@@ -1,5 +1,7 @@
 #include "base/digest.h"
 
+#include <cstdint>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
 
 #include <fmt/format.h>

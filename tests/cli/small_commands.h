@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include <cstdint>
+
 #include <fstream>
 #include <sstream>
 #include <string>

@@ -1,6 +1,7 @@
 #include "text/chat/text_literal.h"
 
 #include <charconv>
+#include <cstdint>
 
 #include "text/chat/lexer.h"
 #include "text/chat/unicode.h"
