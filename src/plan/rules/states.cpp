@@ -31,7 +31,8 @@ class States final : public Rule {
   // What an update alone asks for comes right before it; states may lie there long before. Streamed
   // ones first: their way out is long, and the next forward pass needs their memory.
   void finish(Step& step) override {
-    for_updates_ = {.end = End::low, .stream = step.stream("updates")};
+    gradients_ = {.end = End::low, .stream = step.stream("gradients for updates")};
+    weights_ = {.end = End::low, .stream = step.stream("weights for updates")};
     for (const Site site : {Site::stream, Site::resident, Site::host}) {
       for (int c = 0; c < step.chunks(); ++c) {
         if (step.chunk(c).site() == site) update(step, c);
@@ -52,7 +53,7 @@ class States final : public Rule {
     const Part state =
         brought(step, c, home, {.end = End::high}, step.tide.early ? 0 : step.last_pass_start);
     const Part gradient =
-        brought(step, c, step.finished[Step::at(c)], for_updates_, step.finished_by[Step::at(c)]);
+        brought(step, c, step.finished[Step::at(c)], gradients_, step.finished_by[Step::at(c)]);
     // A part of each plane: where the weights live, and where they are updated.
     const auto homes = parts(step.homes[Step::at(chunk.block)],
                              block.weights.ranges(block.parameters, chunk.first, chunk.count));
@@ -63,7 +64,7 @@ class States final : public Rule {
       weights = parts(copy, own);
     } else if (step.tier_of(homes.front()) != here) {
       const ObjectId object = step.object(here, Purpose::weights, block.weights.bytes(chunk.count),
-                                          fmt::format("chunk {} weights", c), for_updates_);
+                                          fmt::format("chunk {} weights", c), weights_);
       weights = parts(object, own);
       for (std::size_t p = 0; p < homes.size(); ++p) fetch(step, c, homes[p], weights[p], 0);
     }
@@ -121,7 +122,7 @@ class States final : public Rule {
     return all;
   }
 
-  Step::Placing for_updates_;
+  Step::Placing gradients_, weights_;  // for updates
 };
 
 }  // namespace
