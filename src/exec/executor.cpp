@@ -480,6 +480,8 @@ void Executor::check_red_zones(const Loaded& loaded, const plan::Task& task) con
     const plan::Object& object = (*loaded.program)[use.object];
     const bool addressable = topology_[object.tier].addressable;
     if (object.bytes == 0 || !addressable || !is_marked(*loaded.program, use.object)) continue;
+    // What is behind the bytes of a task that uses others alone may have been handed on by now.
+    if (!object.persistent && !reaches_end(*loaded.program, use)) continue;
     const Bytes end = loaded.layout->offsets[exec::at(use.object)] + object.bytes;
     const std::byte* zone =
         space(object.tier).at(end - disturbance_.red_zone, disturbance_.red_zone);

@@ -69,9 +69,11 @@ class RandomKillTest : public SmallCommands {
 
   // What they may not depend on.
   Arguments random_placement() {
-    Arguments placement = {"--threads",     std::to_string(1 + below(3)),
-                           "--recompute",   one_of({"none", "block", "2", "auto"}),
-                           "--activations", one_of({"device", "host", "1", "auto"})};
+    Arguments placement = {"--threads",       std::to_string(1 + below(3)),
+                           "--recompute",     one_of({"none", "block", "2", "auto"}),
+                           "--activations",   one_of({"device", "host", "1", "auto"}),
+                           "--weights",       one_of({"resident", "stream", "3", "auto"}),
+                           "--gradient-sums", one_of({"device", "host", "2", "auto"})};
     const std::string states = one_of({"resident", "stream", "host", "auto"});
     placement = placement + Arguments{"--states", states};
     if (states == "stream" && below(2) == 0) {
