@@ -291,7 +291,7 @@ TEST(Planner, IsNeverSlowerWithMoreMemory) {
     const Bytes all = resident_peak(work);
     double fastest = std::numeric_limits<double>::infinity();
     int planned = 0;
-    const int by = 2 * static_cast<int>(6 / fewer_if_small(6));
+    const int by = fewer_if_small(6) < 6 ? 6 : 2;
     for (int percent = 20; percent <= 110; percent += by) {
       try {
         const Plan plan = make_plan(
