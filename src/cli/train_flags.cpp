@@ -158,8 +158,7 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
       ->group(group);
   verb.add_option("--depth", o.depth,
                   "Gradients, weights, inputs or staging buffers of one kind that may be on their "
-                  "way between "
-                  "tiers at once, 2 or more: more hides more and takes more memory")
+                  "way between tiers at once, 2 or more: more hides more and takes more memory")
       ->group(group);
 }
 

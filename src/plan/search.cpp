@@ -364,7 +364,7 @@ class Searcher {
 
   std::optional<double> try_out(const Point& point) {
     // Where nothing fitted yet the grid is tried to its end: a refusal must be sure.
-    if (!best_.fits && !budget_.start) before_ = programs_;
+    if (!best_.fits && far_) before_ = programs_;
     if (programs_ - before_ >= most_programs_) return std::nullopt;
     if (best_.fits && bound_(choices_of(point, 0)) >= best_.step_seconds * kWorthIt) {
       return std::nullopt;
@@ -458,7 +458,7 @@ class Searcher {
   const std::span<const Choice> table_;
   const LowerBound bound_;
   int programs_ = 0;
-  int before_ = 0;  // programs before the first that fits
+  int before_ = 0;  // programs before the first that fits, where the near grid had none
   int all_programs_ = budget_.programs;
   int most_programs_ = all_programs_ * 3 / 8;  // the rest is for what comes later
   SearchResult best_;

@@ -83,7 +83,16 @@ std::vector<Placement> away_placements() {
   };
 }
 
-class PlacementTest : public testing::TestWithParam<std::tuple<DType, int>> {};
+class PlacementTest : public testing::TestWithParam<std::tuple<DType, int>> {
+ protected:
+  static TrainingSettings settings() {
+    const auto [dtype, accumulate] = GetParam();
+    TrainingSettings settings = small_settings();
+    settings.dtype = settings.gradient_type = dtype;
+    settings.accumulate = accumulate;
+    return settings;
+  }
+};
 
 // Sanitized code is slow: it takes fewer of many.
 bool small_scale() {
@@ -105,19 +114,10 @@ void expect_same_bits(TrainingSettings settings, const std::vector<Placement>& a
   }
 }
 
-TEST_P(PlacementTest, GivesTheSameBitsAsResident) {
-  const auto [dtype, accumulate] = GetParam();
-  TrainingSettings settings = small_settings();
-  settings.dtype = settings.gradient_type = dtype;
-  settings.accumulate = accumulate;
-  expect_same_bits(settings, placements());
-}
+TEST_P(PlacementTest, GivesTheSameBitsAsResident) { expect_same_bits(settings(), placements()); }
 
 TEST_P(PlacementTest, WithWeightsAndGradientsAwayGivesTheSameBits) {
-  const auto [dtype, accumulate] = GetParam();
-  TrainingSettings settings = small_settings();
-  settings.dtype = settings.gradient_type = dtype;
-  settings.accumulate = accumulate;
+  TrainingSettings settings = PlacementTest::settings();
   expect_same_bits(settings, away_placements());
   if (small_scale()) return;
   settings.config.tied = false;
