@@ -49,10 +49,13 @@ struct TrainBenchOptions {
   std::int64_t micro_batch = 0;          // sequences; 0: the same
   std::vector<std::int64_t> accumulate;  // micro-batches a step; empty: the same
   // Of device memory. "resident": states stay on the device; "-90%": as much as that takes less 90%
-  // of the states' bytes; "off": every state leaves the device, whatever room there is; or bytes,
-  // such as "16GiB". Empty: all of the first three and -50%.
+  // of the states' bytes; "off": every state leaves the device, whatever room there is; "all": what
+  // the device has; or bytes, such as "16GiB". Empty: all of the first three and -50%.
   std::vector<std::string> limits;
   std::vector<std::string> state_formats;  // empty: exact
+  // Rows where none of the above is given: "states" leave a device that holds the rest, or "tiers",
+  // limits that weights and gradients must leave too. Empty: states.
+  std::string table;
   bool curve = false;              // other defaults: four limits and two numbers of micro-batches
   std::vector<int> only;           // rows by their number, from 1; empty: all
   bool against_hand_made = false;  // also time hand-made plans of every row

@@ -62,9 +62,15 @@ void add_training(CLI::App& verb, Action& action) {
   of_rows("--accumulate", o.accumulate, "Micro-batches in a step, one number or several");
   of_rows("--limit", o.limits,
           "Of device memory, one or several: resident (states stay there), -90% (as much as that "
-          "takes less 90% of the states' bytes), off (every state leaves it), or bytes such as "
-          "16GiB");
+          "takes less 90% of the states' bytes), off (every state leaves it), all (it has), or "
+          "bytes such as 16GiB");
   of_rows("--state-format", o.state_formats, "One or several of exact, bf16, int8");
+  train
+      ->add_option(
+          "--table", o.table,
+          "Rows where none is given: states (leave a device that holds the rest), or tiers "
+          "(limits that weights and gradients must leave too)")
+      ->group(rows);
   train->add_flag("--curve", o.curve, "Four limits with two numbers of micro-batches")->group(rows);
   train->add_option("--only", o.only, "Only these rows, by their numbers in the table")
       ->group(rows);

@@ -176,49 +176,76 @@ std::vector<TrainingTasks::Stretch> TrainingTasks::stretches(const TaskRun& run)
 }
 
 void TrainingTasks::add_gradient(TaskRun& run) {
-  const std::int64_t count = run.task.chunk >= 0 ? chunk(run).count : block(run).parameters;
+  const bool of_chunk = run.task.chunk >= 0;
+  const std::int64_t count = of_chunk ? chunk(run).count : block(run).parameters;
   const Bytes bytes = count * work().gradient_bytes;
   const std::byte* gradient = run.read(Role::gradient, bytes);
-  const std::byte* earlier = run.read(Role::earlier, bytes);
-  auto* sum = reinterpret_cast<float*>(run.write(Role::sum, count * 4));
   auto ops = optimizer(run);
+  if (of_chunk && work().sums_in_planes()) {
+    ops->add_to_planes(
+        {reinterpret_cast<std::uint16_t*>(run.write(Role::sum, bytes)),
+         reinterpret_cast<std::uint16_t*>(run.write(Role::sum_rest, bytes)), run.task.micro == 2},
+        reinterpret_cast<const bf16*>(gradient), count);
+    return;
+  }
+  std::byte* const sum = run.write(Role::sum, count * 4);
+  // The first gradient lies in a place of its own, or where the sum will.
+  const std::byte* earlier = of_chunk && run.task.micro == 1 ? sum : run.read(Role::earlier, bytes);
   for (const Stretch& part : stretches(run)) {
     const Bytes first = part.first * work().gradient_bytes;
+    auto* const to = reinterpret_cast<float*>(sum) + part.first;
     if (earlier != nullptr) {
-      ops->add_two_gradients(sum + part.first, earlier + first, gradient + first,
-                             settings_.gradient_type, part.count);
+      ops->add_two_gradients(to, earlier + first, gradient + first, settings_.gradient_type,
+                             part.count);
     } else {
-      ops->add_gradient(sum + part.first, gradient + first, settings_.gradient_type, part.count);
+      ops->add_gradient(to, gradient + first, settings_.gradient_type, part.count);
     }
   }
 }
 
-// By the CPU a chunk's part; on the device a block's, where several micro-batches are summed up
-// without what the CPU sums.
 void TrainingTasks::finish_gradient(TaskRun& run) {
-  const bool of_chunk = run.task.chunk >= 0;
-  const std::int64_t count = of_chunk ? chunk(run).count : block(run).parameters;
+  run.task.chunk >= 0 ? finish_chunk(run) : finish_block(run);
+}
+
+// By the CPU, in the place of the sum, to which the last gradient comes.
+void TrainingTasks::finish_chunk(TaskRun& run) {
+  const Bytes each = work().gradient_bytes;
+  const Bytes bytes = chunk(run).count * each;
+  std::byte* const sum = run.write(Role::sum, bytes);
+  const std::byte* const last = run.read(Role::gradient, bytes);
+  const bool in_planes = work().sums_in_planes();
+  const auto* low =
+      in_planes ? reinterpret_cast<const std::uint16_t*>(run.read(Role::sum_rest, bytes)) : nullptr;
+  double* to = squares(run.write(Role::squares, 8 * (work().micro_batches + map_.squares)));
+  std::vector<kernels::GradientPart> parts;
+  for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
+    parts.push_back({.gradient = sum + part.in_chunk * each,
+                     .sum = last + part.in_chunk * each,
+                     .partials = to + part.first_square,
+                     .count = part.count,
+                     .low = in_planes ? low + part.in_chunk : nullptr,
+                     .two_gradients = work().micro_batches == 3});
+  }
+  optimizer(run)->finish_parts(parts, settings_.gradient_type, settings_.gradient_type);
+}
+
+// On the device, where several micro-batches are summed up without what the CPU sums.
+void TrainingTasks::finish_block(TaskRun& run) {
+  const std::int64_t count = block(run).parameters;
   std::byte* gradient = run.write(Role::gradient, count * work().gradient_bytes);
   const std::byte* sum = run.read(Role::sum, count * work().sum_bytes());
-  double* to = squares(run.write(of_chunk ? Role::squares : Role::report,
-                                 8 * (work().micro_batches + map_.squares)));
+  double* to = squares(run.write(Role::report, 8 * (work().micro_batches + map_.squares)));
   const DType sum_type = work().micro_batches == 2 ? settings_.gradient_type : DType::f32;
   std::vector<kernels::GradientPart> parts;
-  const auto add_chunk = [&](int c, std::int64_t chunk_first) {
+  for (const int c : chunks_of_block_[at(run.task.block)]) {
+    const plan::Chunk& cell = plan_.program.chunks[at(c)];
+    if (sum != nullptr && cell.sums != plan::Tier::device) continue;
     for (const ChunkPart& part : map_.parts[at(c)]) {
-      const std::int64_t first = chunk_first + part.in_chunk;
+      const std::int64_t first = cell.first + part.in_chunk;
       parts.push_back({.gradient = gradient + first * work().gradient_bytes,
                        .sum = sum == nullptr ? nullptr : sum + first * work().sum_bytes(),
                        .partials = to + part.first_square,
                        .count = part.count});
-    }
-  };
-  if (of_chunk) {
-    add_chunk(run.task.chunk, 0);
-  } else {
-    for (const int c : chunks_of_block_[at(run.task.block)]) {
-      const plan::Chunk& cell = plan_.program.chunks[at(c)];
-      if (sum == nullptr || cell.sums == plan::Tier::device) add_chunk(c, cell.first);
     }
   }
   optimizer(run)->finish_parts(parts, settings_.gradient_type, sum_type);

@@ -90,6 +90,8 @@ class TrainingTasks {
   void embed_backward(TaskRun& run);
   void add_gradient(TaskRun& run);
   void finish_gradient(TaskRun& run);
+  void finish_chunk(TaskRun& run);
+  void finish_block(TaskRun& run);
   void norm(TaskRun& run);
   void update(TaskRun& run);
   void loss(TaskRun& run);

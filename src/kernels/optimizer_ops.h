@@ -26,12 +26,30 @@ struct StepScale {
   std::int32_t apply = 1;       // 0: the norm was not finite; updates leave everything untouched
 };
 
-// A run of one tensor's gradient that starts at a norm block's first element.
+// A sum of bf16 gradients in two planes of 16 bits. The first two gradients wait there as they
+// came; with the third the upper and the lower halves of the fp32 sum take their place, and with
+// the last the finished gradient takes that of the upper ones. So a second gradient costs no pass
+// over memory, and nothing is held beside what it replaces.
+struct SumPlanes {
+  std::uint16_t* high = nullptr;
+  std::uint16_t* low = nullptr;
+  bool two_gradients = false;  // they are the first two; else halves
+};
+
+// A run of one tensor's gradient that starts at a norm block's first element. `gradient` becomes
+// what is finished.
 struct GradientPart {
   void* gradient = nullptr;
   const void* sum = nullptr;   // what is added to it; null: the gradient is whole already
   double* partials = nullptr;  // norm_blocks(count) sums of squares
   std::int64_t count = 0;
+  // Where it is there, `gradient` and this are the planes of a sum, and `sum` is the last gradient.
+  const std::uint16_t* low = nullptr;
+  bool two_gradients = false;  // as in SumPlanes
+
+  SumPlanes planes() const {  // whose lower one is only read
+    return {static_cast<std::uint16_t*>(gradient), const_cast<std::uint16_t*>(low), two_gradients};
+  }
 };
 
 // A span and the step it takes: of one call, tensors may differ in decay, rule and format.
@@ -63,6 +81,11 @@ class OptimizerOps {
   // gradient = round(sum + gradient), rounded once to the gradient's type.
   virtual void finish_gradient(void* gradient, DType gradient_type, const void* sum, DType sum_type,
                                std::int64_t count) = 0;
+  // The same with a sum in planes: sum += gradient, and where two gradients wait
+  // sum = ((0 + first) + second) + gradient; halves of it, or the whole rounded once to bf16 in the
+  // upper plane, while the lower one is only read. Sums in planes are the CPU's alone.
+  virtual void add_to_planes(const SumPlanes& sum, const bf16* gradient, std::int64_t count);
+  virtual void finish_planes(const SumPlanes& sum, const bf16* gradient, std::int64_t count);
 
   // partials[i] = the sum of squares of block i of the `count` elements at `gradient`, which starts
   // at a block's first element. Within a block, 16 fp64 sums (element j goes to sum j % 16, in
@@ -73,14 +96,7 @@ class OptimizerOps {
   // finish_gradient, where there is a sum, and square_sums for every part. An implementation may do
   // all of them in one pass; no two parts share memory.
   virtual void finish_parts(std::span<const GradientPart> parts, DType gradient_type,
-                            DType sum_type) {
-    for (const GradientPart& part : parts) {
-      if (part.sum != nullptr) {
-        finish_gradient(part.gradient, gradient_type, part.sum, sum_type, part.count);
-      }
-      square_sums(part.partials, part.gradient, gradient_type, part.count);
-    }
-  }
+                            DType sum_type);
 };
 
 }  // namespace ebb::kernels

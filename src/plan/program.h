@@ -64,6 +64,7 @@ enum class Role : std::uint8_t {
   gradient,  // of the task's block or chunk
   earlier,   // the gradient of the micro-batch before, where no sum exists yet
   sum,       // of gradients over micro-batches
+  sum_rest,  // its lower plane, where it has two (kernels/optimizer_ops.h)
   tied_sum,
   state,    // of the task's chunk
   report,   // losses and sums of squares

@@ -125,6 +125,9 @@ struct Workload {
   // What one parameter costs in a gradient sum over the micro-batches; 0 where none is kept. The
   // sum after the first of two is a gradient itself; from three on it is fp32.
   Bytes sum_bytes() const;
+  // Whether sums in host memory are in two planes: the first two gradients, which become halves of
+  // the sum with the third.
+  bool sums_in_planes() const { return micro_batches > 2 && 2 * gradient_bytes == sum_bytes(); }
   // Bytes that are read and written for each parameter to take in the gradient of a micro-batch.
   // The first gradient is the sum until the second comes.
   Bytes sum_traffic(std::int64_t micro) const;

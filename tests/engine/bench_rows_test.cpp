@@ -30,6 +30,22 @@ TEST(BenchRows, EveryDeviceHasATableOfItsOwn) {
   EXPECT_EQ(training_rows({}, "cuda")[8].tokens(), 32768);
 }
 
+TEST(BenchRows, TheTableOfTiersHasItsOwnLimits) {
+  TrainBenchOptions o;
+  o.table = "tiers";
+  const std::vector<TrainingRow> rows = training_rows(o, "cuda");
+  ASSERT_EQ(rows.size(), 9u);
+  EXPECT_EQ(rows[3].limit, "16GiB");
+  EXPECT_EQ(rows[4].tokens(), rows[0].tokens());
+  EXPECT_EQ(rows[8].limit, "all");
+  EXPECT_EQ(training_rows(o, "cpu").size(), 4u);
+  o.accumulate = {2};
+  EXPECT_THROW(training_rows(o, "cpu"), ConfigError);
+  o = {};
+  o.table = "chairs";
+  EXPECT_THROW(training_rows(o, "cpu"), ConfigError);
+}
+
 TEST(BenchRows, AreEveryLimitWithEveryFormatAndCount) {
   TrainBenchOptions o;
   o.model = "preset:tiny";
@@ -53,6 +69,7 @@ TEST(BenchRows, AreEveryLimitWithEveryFormatAndCount) {
 TEST(BenchRows, LimitsAreWordsSharesOrBytes) {
   EXPECT_EQ(parse_limit("resident").kind, RowLimit::Kind::resident);
   EXPECT_EQ(parse_limit("off").kind, RowLimit::Kind::off);
+  EXPECT_EQ(parse_limit("all").kind, RowLimit::Kind::all);
   EXPECT_DOUBLE_EQ(parse_limit("-12.5%").share, 0.125);
   EXPECT_EQ(parse_limit("3MiB").bytes, 3 * kMiB);
   for (const char* text : {"", "-%", "-101%", "-5", "90%", "-1e400%", "-nan%", "some"}) {

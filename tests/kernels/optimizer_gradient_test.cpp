@@ -93,6 +93,50 @@ TEST_P(OptimizerGradients, SumsOfTheFirstTwoEqualTheReference) {
   }
 }
 
+// Four gradients one after the other into planes end as in one fp32 sum, signs of zeros and NaN
+// included; two wait as they came until the third makes halves of them.
+TEST_P(OptimizerGradients, SumsInPlanesAreTheWholeOnes) {
+  for (const std::int64_t count : sizes()) {
+    const auto seed = static_cast<std::uint64_t>(count);
+    std::vector<Array> gradients;
+    for (std::uint64_t g = 0; g < 5; ++g) {
+      gradients.emplace_back(DType::bf16, count, count % static_cast<std::int64_t>(g + 2));
+      gradients.back().fill(seed, g + 1, g % 2 == 0 ? 1.0 : 1e-3);
+      for (std::int64_t i = 0; i < count; i += 11) gradients.back().as<bf16>()[i] = bf16{0x8000};
+      for (std::int64_t i = 5; i < count; i += 97) gradients.back().as<bf16>()[i] = bf16{0x7fc0};
+    }
+    for (std::size_t last = 2; last < gradients.size(); ++last) {
+      Array sum(DType::f32, count, 0);
+      reference_.add_two_gradients(sum.as<float>(), gradients[0].data(), gradients[1].data(),
+                                   DType::bf16, count);
+      for (std::size_t g = 2; g < last; ++g) {
+        reference_.add_gradient(sum.as<float>(), gradients[g].data(), DType::bf16, count);
+      }
+      Array finished = gradients[last], expected = gradients[0];  // in the first one's place
+      reference_.finish_gradient(finished.data(), DType::bf16, sum.data(), DType::f32, count);
+      std::copy_n(finished.as<bf16>(), count, expected.as<bf16>());
+      const auto by_planes = [&](OptimizerOps& ops) {
+        Array high = gradients[0], low = gradients[1];
+        SumPlanes planes{high.as<std::uint16_t>(), low.as<std::uint16_t>(), true};
+        for (std::size_t g = 2; g < last; ++g) {
+          ops.add_to_planes(planes, gradients[g].as<bf16>(), count);
+          planes.two_gradients = false;
+        }
+        const Array halves = low;
+        ops.finish_planes(planes, gradients[last].as<bf16>(), count);
+        EXPECT_EQ(difference(halves, low), "") << "the lower plane is only read";
+        return high;
+      };
+      ASSERT_EQ(difference(expected, by_planes(reference_)), "") << last << ", " << count;
+      for (const std::int64_t target : targets()) {
+        const OnlyTarget only(target);
+        ASSERT_EQ(difference(expected, by_planes(cpu_)), "")
+            << about(target, GetParam(), DType::bf16, DType::bf16, count) << ", " << last;
+      }
+    }
+  }
+}
+
 TEST_P(OptimizerGradients, FinishedGradientsEqualTheReference) {
   for (const DType type : {DType::bf16, DType::f32}) {
     for (const DType sum_type : {DType::bf16, DType::f32}) {
@@ -195,6 +239,43 @@ TEST_P(OptimizerGradients, FinishedPartsEqualTheReference) {
           ASSERT_TRUE(same_number(squares[i], found_squares[i]))
               << about(target, GetParam(), type, sum_type, 0) << "partial " << i;
         }
+      }
+    }
+  }
+}
+
+// Sums in planes too, over parts of several pieces.
+TEST_P(OptimizerGradients, FinishedPartsInPlanesEqualTheReference) {
+  const std::vector<std::int64_t> counts = {1, 0, 4096, 600011, 129, 40000, 17};
+  for (const bool two_gradients : {true, false}) {
+    for (const std::int64_t target : targets()) {
+      const OnlyTarget only(target);
+      for (std::size_t p = 0; p < counts.size(); ++p) {
+        const std::int64_t count = counts[p];
+        Array high(DType::bf16, count, static_cast<std::int64_t>(p % 5));
+        Array low = high, last = high;
+        for (std::int64_t i = 0; i < high.whole(); ++i) {
+          const CounterRng rng(p, 7);
+          const auto at = static_cast<std::uint64_t>(3 * i);
+          high.set(i, static_cast<float>(rng.normal(at)));
+          low.set(i, static_cast<float>(rng.normal(at + 1)));
+          last.set(i, static_cast<float>(rng.normal(at + 2)));
+        }
+        Array found = high;
+        const Array halves = low;
+        std::vector<double> squares(static_cast<std::size_t>(norm_blocks(count) + 1), -1.0);
+        std::vector<double> found_squares = squares;
+        const auto part = [&](Array& sum, std::vector<double>& to) {
+          return GradientPart{sum.data(),   last.data(), to.data(), count, low.as<std::uint16_t>(),
+                              two_gradients};
+        };
+        const GradientPart wanted = part(high, squares), made = part(found, found_squares);
+        reference_.finish_parts({&wanted, 1}, DType::bf16, DType::bf16);
+        cpu_.finish_parts({&made, 1}, DType::bf16, DType::bf16);
+        ASSERT_EQ(difference(high, found), "")
+            << about(target, GetParam(), DType::bf16, DType::bf16, count);
+        ASSERT_EQ(difference(halves, low), "") << "the lower plane is only read";
+        ASSERT_EQ(squares, found_squares) << count;
       }
     }
   }

@@ -274,7 +274,7 @@ TEST(Preset, HasThePublishedNumberOfParameters) {
       {"llama-3.2-3b", 3'212'749'824},   {"llama-3.1-8b", 8'030'261'248},
       {"llama-3.1-70b", 70'553'706'496}, {"gpt2", 124'439'808},
       {"qwen3-0.6b", 596'049'920},       {"mistral-7b", 7'241'732'096},
-      {"gemma-2b", 2'506'172'416},
+      {"gemma-2b", 2'506'172'416},       {"qwen2.5-32b", 32'763'876'352},
   };
   for (const auto& [name, count] : published) {
     EXPECT_EQ(parameters_of(preset(name)).count(), count) << name;

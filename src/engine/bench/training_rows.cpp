@@ -14,6 +14,7 @@ namespace {
 // Rows of one device: the table's own, and what others are made of.
 struct Defaults {
   std::vector<TrainingRow> table;
+  std::vector<TrainingRow> tiers;  // the table of limits that weights and gradients must leave too
   std::string model;
   std::int64_t sequence, micro_batch, accumulate;
   std::int64_t more;  // micro-batches of the curve's second half
@@ -54,6 +55,8 @@ Defaults defaults_of(const std::string& device) {
                               {small, 256, 1, 8, most},
                               {small, 256, 1, 2, most, "int8"},
                               {small, 256, 1, 2, {"off"}}}),
+            .tiers = rows_of(
+                {{small, 256, 1, 4, {"64MiB", "48MiB", "32MiB"}}, {small, 256, 4, 1, {"48MiB"}}}),
             .model = small,
             .sequence = 256,
             .micro_batch = 1,
@@ -61,16 +64,22 @@ Defaults defaults_of(const std::string& device) {
             .more = 8};
   }
   const std::string model = "preset:qwen2.5-3b";
-  return {.table = rows_of({{"preset:qwen2.5-1.5b", 2048, 8, 2, {"resident"}},
-                            {model, 2048, 8, 2, all},
-                            {model, 2048, 8, 8, most},
-                            {model, 2048, 8, 2, most, "int8"},
-                            {"preset:qwen2.5-7b", 2048, 4, 4, {"off"}}}),
-          .model = model,
-          .sequence = 2048,
-          .micro_batch = 8,
-          .accumulate = 2,
-          .more = 8};
+  return {
+      .table = rows_of({{"preset:qwen2.5-1.5b", 2048, 8, 2, {"resident"}},
+                        {model, 2048, 8, 2, all},
+                        {model, 2048, 8, 8, most},
+                        {model, 2048, 8, 2, most, "int8"},
+                        {"preset:qwen2.5-7b", 2048, 4, 4, {"off"}}}),
+      .tiers = rows_of({{"preset:qwen2.5-7b", 2048, 4, 4, {"56.6GiB", "40GiB", "24GiB", "16GiB"}},
+                        {"preset:qwen2.5-7b", 2048, 16, 1, {"16GiB"}},
+                        {"preset:llama-3.1-8b", 4096, 2, 4, {"48GiB", "24GiB"}},
+                        {"preset:qwen2.5-14b", 2048, 4, 16, {"all"}},
+                        {"preset:qwen2.5-32b", 2048, 16, 2, {"all"}, "int8"}}),
+      .model = model,
+      .sequence = 2048,
+      .micro_batch = 8,
+      .accumulate = 2,
+      .more = 8};
 }
 
 std::vector<TrainingRow> chosen_rows(const TrainBenchOptions& o, const Defaults& defaults) {
@@ -99,6 +108,7 @@ std::vector<TrainingRow> chosen_rows(const TrainBenchOptions& o, const Defaults&
 RowLimit parse_limit(const std::string& text) {
   if (text == "resident") return {.kind = RowLimit::Kind::resident};
   if (text == "off") return {.kind = RowLimit::Kind::off};
+  if (text == "all") return {.kind = RowLimit::Kind::all};
   if (text.starts_with('-') && text.ends_with('%')) {
     double percent = -1;
     const char* last = text.data() + text.size() - 1;
@@ -114,8 +124,8 @@ RowLimit parse_limit(const std::string& text) {
     }
   }
   throw ConfigError(fmt::format(
-      "--limit '{}': expected resident, -90% (or another share of the states), off, or bytes such "
-      "as 16GiB",
+      "--limit '{}': expected resident, -90% (or another share of the states), off, all, or bytes "
+      "such as 16GiB",
       text));
 }
 
@@ -130,7 +140,17 @@ std::vector<TrainingRow> training_rows(const TrainBenchOptions& o, const std::st
   const Defaults defaults = defaults_of(device);
   const bool own = o.model.empty() && o.sequence == 0 && o.micro_batch == 0 &&
                    o.accumulate.empty() && o.limits.empty() && o.state_formats.empty() && !o.curve;
-  std::vector<TrainingRow> rows = own ? defaults.table : chosen_rows(o, defaults);
+  if (!o.table.empty() && o.table != "states" && o.table != "tiers") {
+    throw ConfigError(fmt::format("--table '{}': expected states or tiers", o.table));
+  }
+  if (!o.table.empty() && !own) {
+    throw ConfigError(
+        "--table has rows of its own: leave out --model, --sequence, --micro-batch, "
+        "--accumulate, --limit, --state-format and --curve, or --table");
+  }
+  std::vector<TrainingRow> rows = !own                 ? chosen_rows(o, defaults)
+                                  : o.table == "tiers" ? defaults.tiers
+                                                       : defaults.table;
   for (const TrainingRow& row : rows) parse_limit(row.limit);
   for (const int number : o.only) {
     if (number < 1 || number > static_cast<int>(rows.size())) {

@@ -10,7 +10,7 @@
 namespace ebb::engine {
 
 struct RowLimit {
-  enum class Kind : std::uint8_t { resident, less, off, bytes } kind = Kind::resident;
+  enum class Kind : std::uint8_t { resident, less, off, all, bytes } kind = Kind::resident;
   double share = 0;  // less: of the states' bytes
   Bytes bytes = 0;
 };

@@ -82,6 +82,73 @@ void finish_gradient_piece(void* gradient, DType gradient_type, const void* sum,
   }
 }
 
+using Half = hn::Rebind<std::uint16_t, Floats>;
+using Words = hn::RebindToUnsigned<Floats>;
+
+template <bool kTwoGradients>
+HWY_INLINE Vector load_planes(const std::uint16_t* high, const std::uint16_t* low) {
+  const auto upper = hn::ShiftLeft<16>(hn::PromoteTo(Words(), hn::LoadU(Half(), high)));
+  const auto lower = hn::PromoteTo(Words(), hn::LoadU(Half(), low));
+  if constexpr (kTwoGradients) {
+    const auto first = hn::Add(hn::Zero(Floats()), hn::BitCast(Floats(), upper));
+    return hn::Add(first, hn::BitCast(Floats(), hn::ShiftLeft<16>(lower)));
+  }
+  return hn::BitCast(Floats(), hn::Or(upper, lower));
+}
+
+HWY_INLINE void store_planes(Vector value, std::uint16_t* high, std::uint16_t* low) {
+  const auto bits = hn::BitCast(Words(), value);
+  hn::StoreU(hn::TruncateTo(Half(), hn::ShiftRight<16>(bits)), Half(), high);
+  hn::StoreU(hn::TruncateTo(Half(), bits), Half(), low);
+}
+
+// Calls body(high, low, gradient) for the vectors of a run, for what is left at its end with
+// copies.
+template <bool kWritesLow, class Body>
+HWY_INLINE void for_planes(const SumPlanes& sum, const bf16* gradient, std::int64_t count,
+                           const Body& body) {
+  const std::int64_t step = lanes();
+  std::int64_t i = 0;
+  for (; i + step <= count; i += step) body(sum.high + i, sum.low + i, gradient + i);
+  if (i == count) return;
+  std::uint16_t high[kMostLanes] = {}, low[kMostLanes] = {};
+  bf16 last[kMostLanes] = {};
+  std::copy_n(sum.high + i, count - i, high);
+  std::copy_n(sum.low + i, count - i, low);
+  std::copy_n(gradient + i, count - i, last);
+  body(high, low, last);
+  std::copy_n(high, count - i, sum.high + i);
+  if (kWritesLow) std::copy_n(low, count - i, sum.low + i);
+}
+
+template <bool kTwoGradients>
+void add_to_planes_of(const SumPlanes& sum, const bf16* gradient, std::int64_t count) {
+  for_planes<true>(sum, gradient, count,
+                   [](std::uint16_t* high, std::uint16_t* low, const bf16* more) EBB_LANES {
+                     store_planes(hn::Add(load_planes<kTwoGradients>(high, low), load(more)), high,
+                                  low);
+                   });
+}
+
+void add_to_planes_piece(const SumPlanes& sum, const bf16* gradient, std::int64_t count) {
+  sum.two_gradients ? add_to_planes_of<true>(sum, gradient, count)
+                    : add_to_planes_of<false>(sum, gradient, count);
+}
+
+template <bool kTwoGradients>
+void finish_planes_of(const SumPlanes& sum, const bf16* gradient, std::int64_t count) {
+  for_planes<false>(sum, gradient, count,
+                    [](std::uint16_t* high, const std::uint16_t* low, const bf16* last) EBB_LANES {
+                      store(hn::Add(load_planes<kTwoGradients>(high, low), load(last)),
+                            reinterpret_cast<bf16*>(high));
+                    });
+}
+
+void finish_planes_piece(const SumPlanes& sum, const bf16* gradient, std::int64_t count) {
+  sum.two_gradients ? finish_planes_of<true>(sum, gradient, count)
+                    : finish_planes_of<false>(sum, gradient, count);
+}
+
 // The 16 sums of a block lie in groups of lanes. Which element of 16 a lane of a group takes is the
 // element type's choice: each sum has its own order either way.
 using Doubles = hn::CappedTag<double, 4>;
@@ -224,6 +291,14 @@ void finish_gradient_piece(void* gradient, DType gradient_type, const void* sum,
   ReferenceOptimizerOps().finish_gradient(gradient, gradient_type, sum, sum_type, count);
 }
 
+void add_to_planes_piece(const SumPlanes& sum, const bf16* gradient, std::int64_t count) {
+  ReferenceOptimizerOps().add_to_planes(sum, gradient, count);
+}
+
+void finish_planes_piece(const SumPlanes& sum, const bf16* gradient, std::int64_t count) {
+  ReferenceOptimizerOps().finish_planes(sum, gradient, count);
+}
+
 void square_sums_piece(double* partials, const void* gradient, DType type, std::int64_t count) {
   ReferenceOptimizerOps().square_sums(partials, gradient, type, count);
 }
@@ -240,7 +315,13 @@ namespace {
 HWY_EXPORT(add_gradient_piece);
 HWY_EXPORT(add_two_gradients_piece);
 HWY_EXPORT(finish_gradient_piece);
+HWY_EXPORT(add_to_planes_piece);
+HWY_EXPORT(finish_planes_piece);
 HWY_EXPORT(square_sums_piece);
+
+SumPlanes from(const SumPlanes& sum, std::int64_t start) {
+  return {sum.high + start, sum.low + start, sum.two_gradients};
+}
 }  // namespace
 
 void CpuOptimizerOps::add_gradient(float* sum, const void* gradient, DType gradient_type,
@@ -273,6 +354,20 @@ void CpuOptimizerOps::finish_gradient(void* gradient, DType gradient_type, const
   });
 }
 
+void CpuOptimizerOps::add_to_planes(const SumPlanes& sum, const bf16* gradient,
+                                    std::int64_t count) {
+  for_pieces(pool_, count, [&](std::int64_t start, std::int64_t length) {
+    HWY_DYNAMIC_DISPATCH(add_to_planes_piece)(from(sum, start), gradient + start, length);
+  });
+}
+
+void CpuOptimizerOps::finish_planes(const SumPlanes& sum, const bf16* gradient,
+                                    std::int64_t count) {
+  for_pieces(pool_, count, [&](std::int64_t start, std::int64_t length) {
+    HWY_DYNAMIC_DISPATCH(finish_planes_piece)(from(sum, start), gradient + start, length);
+  });
+}
+
 void CpuOptimizerOps::square_sums(double* partials, const void* gradient, DType type,
                                   std::int64_t count) {
   check_float_type(type, "the gradient");
@@ -293,7 +388,10 @@ void CpuOptimizerOps::finish_parts(std::span<const GradientPart> parts, DType gr
                   for (std::int64_t i = start; i < start + length; i += kPiece) {
                     const std::int64_t count = std::min(kPiece, start + length - i);
                     void* const gradient = offset(part.gradient, gradient_type, i);
-                    if (part.sum != nullptr) {
+                    if (part.low != nullptr) {
+                      HWY_DYNAMIC_DISPATCH(finish_planes_piece)
+                      (from(part.planes(), i), static_cast<const bf16*>(part.sum) + i, count);
+                    } else if (part.sum != nullptr) {
                       HWY_DYNAMIC_DISPATCH(finish_gradient_piece)
                       (gradient, gradient_type, offset(part.sum, sum_type, i), sum_type, count);
                     }

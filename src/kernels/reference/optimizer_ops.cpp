@@ -25,6 +25,11 @@ void store(void* data, DType type, std::int64_t i, float value) {
   }
 }
 
+float sum_in(const SumPlanes& sum, std::int64_t i) {
+  if (sum.two_gradients) return (0.0f + to_float(bf16{sum.high[i]})) + to_float(bf16{sum.low[i]});
+  return std::bit_cast<float>(static_cast<std::uint32_t>(sum.high[i]) << 16 | sum.low[i]);
+}
+
 float load_master(const StateSpan& span, std::int64_t i) {
   if (span.weight_type == DType::f32) return static_cast<const float*>(span.weight)[i];
   return join_master(static_cast<const bf16*>(span.weight)[i], span.low[i]);
@@ -207,6 +212,22 @@ void ReferenceOptimizerOps::finish_gradient(void* gradient, DType gradient_type,
   check_float_type(sum_type, "the sum");
   for (std::int64_t i = 0; i < count; ++i) {
     store(gradient, gradient_type, i, load(sum, sum_type, i) + load(gradient, gradient_type, i));
+  }
+}
+
+void ReferenceOptimizerOps::add_to_planes(const SumPlanes& sum, const bf16* gradient,
+                                          std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(sum_in(sum, i) + to_float(gradient[i]));
+    sum.high[i] = static_cast<std::uint16_t>(bits >> 16);
+    sum.low[i] = static_cast<std::uint16_t>(bits);
+  }
+}
+
+void ReferenceOptimizerOps::finish_planes(const SumPlanes& sum, const bf16* gradient,
+                                          std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    sum.high[i] = to_bf16(sum_in(sum, i) + to_float(gradient[i])).bits;
   }
 }
 

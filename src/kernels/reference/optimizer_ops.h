@@ -16,6 +16,8 @@ class ReferenceOptimizerOps final : public OptimizerOps {
                          std::int64_t count) override;
   void finish_gradient(void* gradient, DType gradient_type, const void* sum, DType sum_type,
                        std::int64_t count) override;
+  void add_to_planes(const SumPlanes& sum, const bf16* gradient, std::int64_t count) override;
+  void finish_planes(const SumPlanes& sum, const bf16* gradient, std::int64_t count) override;
   void square_sums(double* partials, const void* gradient, DType type, std::int64_t count) override;
 };
 

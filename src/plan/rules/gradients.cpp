@@ -1,6 +1,7 @@
 // Each micro-batch's gradients are added up and finished with the last: on the device for whole
 // blocks, or in host memory by the CPU, chunk by chunk as they come down. The first gradient is the
-// sum until the second comes.
+// sum until the second comes. In host memory it all stays in its place, up to the gradient that is
+// finished, so that what comes down waits for no room; and two gradients may wait for the third.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -52,11 +53,16 @@ class Gradients final : public Rule {
   }
 
  private:
-  // What there is of a sum before the last micro-batch.
-  struct Sum {
+  // What there is of a block's sum on the device before the last micro-batch.
+  struct DeviceSum {
     ObjectId first = -1;  // the first gradient
     ObjectId sum = -1;    // from the second on, where there are more than two
     ObjectId so_far() const { return sum >= 0 ? sum : first; }
+  };
+  // What there is of a chunk's sum in host memory.
+  struct HostSum {
+    ObjectId sum = -1;   // the first gradient, then the sum, then the gradient of the step
+    ObjectId rest = -1;  // the second gradient, then the sum's lower plane, where it has two
   };
 
   static bool has(const Step& step, int b, Tier sums) {
@@ -65,19 +71,8 @@ class Gradients final : public Rule {
                        [&](int c) { return step.chunk(c).sums == sums; });
   }
 
-  // The task that takes the next gradient in: read and written per parameter, by Workload.
-  static std::vector<Use> uses(const Step& step, const Part& gradient, const Sum& sum,
-                               ObjectId squares, Role role) {
-    if (step.micro == step.last_micro()) {
-      return {writes(Role::gradient, gradient), reads(Role::sum, sum.so_far()),
-              writes(role, squares)};
-    }
-    return {reads(Role::gradient, gradient), reads(Role::earlier, step.micro == 1 ? sum.first : -1),
-            writes(Role::sum, sum.sum)};
-  }
-
   void collect_on_device(Step& step, int b) {
-    Sum& sum = on_device_[Step::at(b)];
+    DeviceSum& sum = on_device_[Step::at(b)];
     const ObjectId gradient = step.gradients[Step::at(b)];
     const bool last = step.micro == step.last_micro();
     if (step.micro == 0 && !last) {
@@ -89,44 +84,55 @@ class Gradients final : public Rule {
                             step.block(b).parameters * step.work.sum_bytes(),
                             step.block(b).name + " sum", {.end = End::high});
     }
-    Task& task = step.compute(last ? Op::finish_gradient : Op::add_gradient, b,
-                              uses(step, {gradient}, sum, step.report, Role::report));
+    Task& task =
+        last ? step.compute(Op::finish_gradient, b,
+                            {writes(Role::gradient, gradient), reads(Role::sum, sum.so_far()),
+                             writes(Role::report, step.report)})
+             : step.compute(Op::add_gradient, b,
+                            {reads(Role::gradient, gradient),
+                             reads(Role::earlier, step.micro == 1 ? sum.first : -1),
+                             writes(Role::sum, sum.sum)});
     task.cost.bytes =
         static_cast<double>(step.block(b).parameters * step.work.sum_traffic(step.micro));
   }
 
   void collect_in_host_memory(Step& step, int c, const Part& gradient) {
-    Sum& sum = in_host_memory_[Step::at(c)];
+    HostSum& sum = in_host_memory_[Step::at(c)];
     const bool last = step.micro == step.last_micro();
-    const bool stays = last || step.micro == 0;
-    const ObjectId arrived = step.object(
-        Tier::host, Purpose::gradients, gradient.range.bytes, fmt::format("chunk {} gradient", c),
-        {step.micro == 0 ? End::high : End::low, stays ? -1 : arrived_});
-    Task& send = step.transfer(gradient, {arrived});
-    send.chunk = c;
-    send.block = step.chunk(c).block;
-    send.micro = step.micro;
-    if (last) step.finished[Step::at(c)] = {arrived, {0, gradient.range.bytes}};
-    if (step.micro == 0) {
-      sum.first = arrived;
-      return;
+    const auto place = [&](const char* name, Step::Placing placing) {
+      return step.object(Tier::host, Purpose::gradients, gradient.range.bytes,
+                         fmt::format("chunk {} {}", c, name), placing);
+    };
+    const auto send = [&](ObjectId to) {
+      Task& task = step.transfer(gradient, {to});
+      task.chunk = c;
+      task.block = step.chunk(c).block;
+      task.micro = step.micro;
+    };
+    if (step.micro == 0) send(sum.sum = place("gradient", {.end = End::high}));
+    if (last) step.finished[Step::at(c)] = {sum.sum, {0, gradient.range.bytes}};
+    if (step.micro == 0) return;
+    if (step.micro == 1 && step.work.sums_in_planes()) {
+      return send(sum.rest = place("second gradient", {.end = End::high}));
     }
-    if (step.micro == 1 && !last) {
-      sum.sum =
-          step.object(Tier::host, Purpose::gradients, step.chunk(c).count * step.work.sum_bytes(),
-                      fmt::format("chunk {} sum", c));
-    }
-    Task& task = step.on_cpu(last ? Op::finish_gradient : Op::add_gradient, Draw::sum,
-                             uses(step, {arrived}, sum, step.squares, Role::squares));
+    const ObjectId arrived = place("gradient", {.stream = arrived_});
+    send(arrived);
+    Task& task =
+        last ? step.on_cpu(Op::finish_gradient, Draw::sum,
+                           {writes(Role::sum, sum.sum), reads(Role::sum_rest, sum.rest),
+                            reads(Role::gradient, arrived), writes(Role::squares, step.squares)})
+             : step.on_cpu(Op::add_gradient, Draw::sum,
+                           {writes(Role::sum, sum.sum), writes(Role::sum_rest, sum.rest),
+                            reads(Role::gradient, arrived)});
     task.chunk = c;
     task.block = step.chunk(c).block;
     task.micro = step.micro;
     task.moved = step.chunk(c).count * step.work.sum_traffic(step.micro);
   }
 
-  std::vector<Sum> on_device_;       // by block
-  std::vector<Sum> in_host_memory_;  // by chunk
-  int on_their_way_ = -1;            // streams of this pass: what leaves the device, and what has
+  std::vector<DeviceSum> on_device_;     // by block
+  std::vector<HostSum> in_host_memory_;  // by chunk
+  int on_their_way_ = -1;  // streams of this pass: what leaves the device, and what has
   int arrived_ = -1;
 };
 

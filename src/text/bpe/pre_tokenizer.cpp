@@ -17,8 +17,8 @@ constexpr std::string_view kBytesPattern =
 
 // Bytes that a step may see for each byte of a text, and for a short one. Spelling a byte takes two
 // and a prefix four for each piece; steps that do so again and again would double the text each.
-constexpr std::size_t kMostGrowth = 64;
-constexpr std::size_t kLeastRoom = 256;
+constexpr std::size_t kMostSeen = 64;
+constexpr std::size_t kLeastSeen = 256;
 
 }  // namespace
 
@@ -94,7 +94,7 @@ void PreTokenizer::read(const JsonPart& part) {
 void PreTokenizer::split(Piece piece, MatchScratch& scratch,
                          FunctionRef<void(std::string_view)> word) const {
   if (piece.text.empty()) return;
-  const std::size_t most = kMostGrowth * piece.text.size() + kLeastRoom;
+  const std::size_t most = kMostSeen * piece.text.size() + kLeastSeen;
   Work work{scratch, word, (steps_.size() + 1) * most};
   run(0, piece, work);
 }
