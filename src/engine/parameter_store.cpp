@@ -55,6 +55,8 @@ ParameterStore::Kept ParameterStore::find(Plane plane, int c, std::int64_t in_ch
   const plan::Chunk& chunk = program_.chunks[at(c)];
   const optim::Grain grain = this->grain(plane);
   if (plane == Plane::weight) {
+    const plan::ObjectId own = program_.persistent.chunk_weights[at(c)];
+    if (own >= 0) return {own, grain.size_of(in_chunk)};
     return {program_.persistent.weights[at(chunk.block)], grain.size_of(chunk.first + in_chunk)};
   }
   return {program_.persistent.states[at(c)],

@@ -164,6 +164,19 @@ Choice chunk_row() {
   return row;
 }
 
+// Of what is in host memory, so many blocks' go below it.
+template <auto kValue, auto kWish, auto kOf>
+Choice below_row(std::string_view flag) {
+  Choice row = row_of<kValue, kWish>(flag, "", "");
+  row.least = nothing;
+  row.most = [](const Workload&, const Choices& choices) {
+    return choices.below == Tier::host ? 0 : choices.*kOf;
+  };
+  row.grid = [](const Workload&) { return Values{0}; };
+  row.least_that_fits = true;
+  return row;
+}
+
 // Spare room lets more of what moves be on its way at once.
 Choice depth_row() {
   Choice row = row_of<&Choices::depth, &Wishes::depth>("--depth", "", "");
@@ -177,8 +190,20 @@ Choice depth_row() {
 }  // namespace
 
 std::span<const Choice> choice_table() {
-  static const std::array rows = {states_row(), weights_row(), sums_row(),  recompute_row(),
-                                  kept_row(),   inputs_row(),  chunk_row(), depth_row()};
+  using C = Choices;
+  using W = Wishes;
+  static const std::array rows = {
+      states_row(),
+      weights_row(),
+      sums_row(),
+      recompute_row(),
+      kept_row(),
+      inputs_row(),
+      chunk_row(),
+      depth_row(),
+      below_row<&C::disk_weights, &W::disk_weights, &C::streamed_weights>("--disk-weights"),
+      below_row<&C::disk_sums, &W::disk_sums, &C::host_sums>("--disk-sums"),
+      below_row<&C::disk_inputs, &W::disk_inputs, &C::host_inputs>("--disk-activations")};
   return rows;
 }
 
@@ -198,9 +223,11 @@ std::string flags_of(const Choices& choices, std::span<const Choice> table) {
     flags += fmt::format("stream --offload-fraction {}", all);
     if (host > 0) flags += fmt::format(" --host-fraction {}", host);
   }
+  if (choices.disk_fraction > 0) flags += fmt::format(" --disk-fraction {}", choices.disk_fraction);
   for (const Choice& choice : table) {
     if (choice.flag.empty()) continue;
     const std::int64_t value = choice.get(choices);
+    if (value == 0 && choice.least_that_fits) continue;
     flags += value == 0 && !choice.zero.empty() ? fmt::format(" {} {}", choice.flag, choice.zero)
                                                 : fmt::format(" {} {}", choice.flag, value);
   }

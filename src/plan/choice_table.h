@@ -28,6 +28,11 @@ struct Wishes {
   std::optional<std::int64_t> chunk_parameters{};
   std::optional<std::int64_t> depth{};
   Tier state_home = Tier::host;  // where states go that leave the device
+  Tier below = Tier::host;       // the tier below host memory; host: there is none
+  std::optional<double> disk_fraction{};
+  std::optional<std::int64_t> disk_weights{};
+  std::optional<std::int64_t> disk_sums{};
+  std::optional<std::int64_t> disk_inputs{};
 };
 
 // Values are whole numbers; what they mean is the row's business.
@@ -58,6 +63,8 @@ struct Choice {
   Values (*spare)(const Workload&, const Choices&) = nullptr;
   // The value that one would take if memory were free; null: the choice has no such.
   std::int64_t (*ideal)(const Workload&) = nullptr;
+  // Not tried: the search takes the least with which the rest fits (Searcher::send_below).
+  bool least_that_fits = false;
 };
 
 // Whether the user left less of it to the plan than there could be.

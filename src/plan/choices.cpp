@@ -36,6 +36,11 @@ void cut_block(int index, const Block& block, const Workload& workload, std::int
   }
 }
 
+// Whether the i-th of `all` is among so many that are spread evenly.
+bool is_one_of(std::int64_t i, std::int64_t many, std::int64_t all) {
+  return (i + 1) * many / all > i * many / all;
+}
+
 }  // namespace
 
 std::int64_t default_chunk_parameters(const Workload& workload) {
@@ -53,36 +58,52 @@ std::vector<Chunk> cut_chunks(const Workload& workload, const Choices& choices) 
     if (block.parameters > 0) cut_block(i, block, workload, choices.chunk_parameters, chunks);
   }
   const auto total = static_cast<double>(workload.parameters());
+  const double away = std::max(choices.host_fraction, choices.offload_fraction);
+  const double on_disk = away > 0 ? std::min(1.0, choices.disk_fraction / away) : 0;
+  double owed = 0;          // parameters that should be on the disk by now, and are not
   std::int64_t behind = 0;  // parameters from the end up to this chunk's start
   for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
     const auto share = static_cast<double>(behind) / total;
     if (share < choices.host_fraction) chunk->place = Place::cpu;
-    if (share < std::max(choices.host_fraction, choices.offload_fraction)) {
-      chunk->home = choices.state_home;
+    if (share < away) {
+      const auto count = static_cast<double>(chunk->count);
+      owed += count * on_disk;
+      const bool there = owed >= count / 2;
+      chunk->home = there ? choices.below : choices.state_home;
+      if (there) owed -= count;
     }
     const auto blocks_behind = static_cast<std::int64_t>(workload.blocks.size()) - 1 - chunk->block;
-    if (chunk->place == Place::cpu || blocks_behind < choices.host_sums) chunk->sums = Tier::host;
+    if (chunk->place == Place::cpu || blocks_behind < choices.host_sums) {
+      chunk->sums = blocks_behind < choices.disk_sums ? choices.below : Tier::host;
+    }
     behind += chunk->count;
   }
   return chunks;
 }
 
-std::vector<bool> streamed_blocks(const Workload& workload, const Choices& choices) {
+std::vector<Tier> weight_homes(const Workload& workload, const Choices& choices) {
   const std::vector<int> layers = workload.all_of(BlockKind::layer);
   const auto count = static_cast<std::int64_t>(layers.size());
   const std::int64_t of_layers = std::min(choices.streamed_weights, count);
-  std::vector<bool> streamed(workload.blocks.size(), false);
+  std::vector<Tier> homes(workload.blocks.size(), Tier::device);
+  std::vector<std::size_t> streamed;
   for (std::int64_t i = 0; i < count; ++i) {
-    const bool is_one = (i + 1) * of_layers / count > i * of_layers / count;
-    streamed[static_cast<std::size_t>(layers[static_cast<std::size_t>(i)])] = is_one;
+    if (is_one_of(i, of_layers, count)) {
+      streamed.push_back(static_cast<std::size_t>(layers[static_cast<std::size_t>(i)]));
+    }
   }
   std::int64_t rest = choices.streamed_weights - of_layers;
-  for (std::size_t b = 0; b < streamed.size() && rest > 0; ++b) {
+  for (std::size_t b = 0; b < homes.size() && rest > 0; ++b) {
     if (workload.blocks[b].kind == BlockKind::layer) continue;
-    streamed[b] = true;
+    streamed.push_back(b);
     --rest;
   }
-  return streamed;
+  const auto all = static_cast<std::int64_t>(streamed.size());
+  for (std::int64_t i = 0; i < all; ++i) {
+    const bool on_disk = is_one_of(i, std::min(choices.disk_weights, all), all);
+    homes[streamed[static_cast<std::size_t>(i)]] = on_disk ? choices.below : Tier::host;
+  }
+  return homes;
 }
 
 Bytes state_bytes(const Workload& workload, const Chunk& chunk) {

@@ -16,6 +16,14 @@ struct Choices {
   double offload_fraction = 0;   // whose state leaves the device
   double host_fraction = 0;      // of all parameters, part of the above, updated by the CPU
   Tier state_home = Tier::host;  // where states go that leave the device
+  // The tier below host memory, a disk's; host where there is none. What goes there, of what leaves
+  // the device: states of so many parameters, evenly spread, and of so many blocks weights (of
+  // those that are streamed), gradient sums (of those in host memory) and inputs (likewise).
+  Tier below = Tier::host;
+  double disk_fraction = 0;
+  std::int64_t disk_weights = 0;
+  std::int64_t disk_sums = 0;
+  std::int64_t disk_inputs = 0;
   std::int64_t chunk_parameters = 0;
   std::int64_t recompute_blocks = 0;  // so many of the first transformer blocks run forward twice
   std::int64_t host_inputs = 0;       // so many of the first blocks' inputs wait in host memory
@@ -61,8 +69,8 @@ std::int64_t default_chunk_parameters(const Workload&);
 
 std::vector<Chunk> cut_chunks(const Workload&, const Choices&);
 
-// By block: whether its weights come up for every pass.
-std::vector<bool> streamed_blocks(const Workload&, const Choices&);
+// By block: where its weights live. Those that are not on the device come up for every pass.
+std::vector<Tier> weight_homes(const Workload&, const Choices&);
 
 // A chunk's state as one piece of memory.
 Bytes state_bytes(const Workload&, const Chunk&);

@@ -7,6 +7,7 @@
 #include "plan/route.h"
 #include "plan/scheduler.h"
 #include "plan/waits.h"
+#include "plan/weight_parts.h"
 
 namespace ebb::plan {
 namespace {
@@ -40,6 +41,7 @@ class EvaluationBuilder {
       }
     }
     place_fetches(program_, std::move(fetches_), {}, Arrival::first_first);
+    route(program_, static_cast<int>(Choices::kLeastDepth));
     program_.find_lifetimes();
     return std::move(program_);
   }
@@ -50,13 +52,15 @@ class EvaluationBuilder {
     const Block& block = work_.blocks[static_cast<std::size_t>(b)];
     const ObjectId home = program_.persistent.weights[static_cast<std::size_t>(b)];
     const Bytes bytes = block.weights.bytes(block.parameters);
-    if (program_[home].tier == Tier::device || bytes == 0) return home;
+    if (bytes == 0 || (home >= 0 && program_[home].tier == Tier::device)) return home;
     const ObjectId here = object(Purpose::weights, bytes, block.name + " weights");
     program_.objects.back().stream = 0;
-    fetches_.push_back(
-        {.task = transfer_task(program_, {Role::source, home, Access::read, {0, bytes}},
-                               {Role::destination, here, Access::write})});
-    fetches_.back().task.block = b;
+    for (const auto& [from, to] : copies_of_weights(program_, work_, b, here)) {
+      fetches_.push_back(
+          {.task = transfer_task(program_, {Role::source, from.object, Access::read, from.range},
+                                 {Role::destination, to.object, Access::write, to.range})});
+      fetches_.back().task.block = b;
+    }
     return here;
   }
 

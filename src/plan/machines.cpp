@@ -22,10 +22,22 @@ struct Host {
   int cores = 0;
   Bytes memory = 0;
   double bytes_per_second = 0;  // of its memory, by the data sheet
+  double read = 0, write = 0;   // of its drive, by the data sheet
+  double write_share = 0;       // of that, once the drive's cache is full
 };
-// Two channels of DDR5-5600; eight of DDR5-4800.
-constexpr Host kWorkstation = {.cores = 16, .memory = 128 * kGiB, .bytes_per_second = 89.6e9};
-constexpr Host kServer = {.cores = 32, .memory = 512 * kGiB, .bytes_per_second = 307.2e9};
+// Two channels of DDR5-5600 and a consumer's drive on PCIe 4; eight of DDR5-4800 and a server's.
+constexpr Host kWorkstation = {.cores = 16,
+                               .memory = 128 * kGiB,
+                               .bytes_per_second = 89.6e9,
+                               .read = 7e9,
+                               .write = 5e9,
+                               .write_share = 0.35};
+constexpr Host kServer = {.cores = 32,
+                          .memory = 512 * kGiB,
+                          .bytes_per_second = 307.2e9,
+                          .read = 6.8e9,
+                          .write = 4e9,
+                          .write_share = 0.8};
 
 struct Card {
   std::string_view name;
@@ -62,6 +74,14 @@ Shared host_memory(const Figure& capacity, double up, double down, double update
   return {.name = "host memory", .capacity = capacity, .wants = {0, up, down, update, update}};
 }
 
+// Reading and writing at once share what the drive reads alone.
+Shared disk(const Figure& read, const Figure& write) {
+  Shared shared{.name = "disk", .capacity = read};
+  shared.wants[static_cast<std::size_t>(Draw::read)] = read;
+  shared.wants[static_cast<std::size_t>(Draw::write)] = write;
+  return shared;
+}
+
 std::map<std::string, Figure> fp32_rates(double sheet) {
   return {{"matmul_flops", of_sheet(sheet, 0.8)},
           {"narrow_flops", of_sheet(sheet, 0.6)},
@@ -76,6 +96,8 @@ Profile from_sheet(const Card& card) {
   // Updates by the CPU are bound by memory where there are cores enough: some 10 GB/s each.
   const Figure by_cores{10e9 * card.host.cores, kRough};
   const Figure update = by_cores < memory ? by_cores : memory;
+  const Figure read = of_sheet(card.host.read, 0.8);
+  const Figure write = of_sheet(card.host.write, card.host.write_share);
   return {.name = fmt::format("{}: {}", card.name, card.description),
           .matmul_flops = of_sheet(card.matmul_flops, 0.75),
           .narrow_flops = of_sheet(card.matmul_flops, 0.5),
@@ -87,11 +109,13 @@ Profile from_sheet(const Card& card) {
           .down_bytes_per_second = of_sheet(card.link, link_share),
           .host_bytes_per_second = update,
           .sum_bytes_per_second = update,
+          .read_bytes_per_second = read,
+          .write_bytes_per_second = write,
           .task_seconds = {10e-6, kRough},
           .copy_seconds = {10e-6, kRough},
           .call_seconds = {4e-6, kRough},
           .shared = {link(of_sheet(2 * card.link, 0.75), way, way),
-                     host_memory(memory, way, way, update)},
+                     host_memory(memory, way, way, update), disk(read, write)},
           .variants = {{"fp32", fp32_rates(card.fp32_flops)}},
           .device = "cuda",
           .device_memory = card.memory - kReserved,
@@ -112,6 +136,8 @@ Profile h200() {
           .down_bytes_per_second = {55e9, kMeasured},
           .host_bytes_per_second = {162e9, kMeasured},
           .sum_bytes_per_second = {150e9, kMeasured},
+          .read_bytes_per_second = {4e9, kRough},
+          .write_bytes_per_second = {3e9, kRough},
           .task_seconds = {4.6e-6, kMeasured},
           .copy_seconds = {0.7e-6, kMeasured},
           .call_seconds = {8.5e-6, kMeasured},
@@ -119,7 +145,8 @@ Profile h200() {
                      {.name = "host memory",
                       .capacity = {176e9, kMeasured},
                       .wants = {0, 55e9, 55e9, 162e9, 150e9},
-                      .beside = {0, 32e9, 50e9, 97e9, 80e9}}},
+                      .beside = {0, 32e9, 50e9, 97e9, 80e9}},
+                     disk({4e9, kRough}, {3e9, kRough})},
           .variants = {{"fp32",
                         {{"matmul_flops", {51.5e12, kMeasured}},
                          {"narrow_flops", {45.3e12, kMeasured}},
@@ -148,6 +175,9 @@ Profile cpu_server() {
   profile.sum_bytes_per_second = memory;
   profile.shared.push_back(
       host_memory(memory, profile.up_bytes_per_second, profile.down_bytes_per_second, memory));
+  profile.read_bytes_per_second = of_sheet(kServer.read, 0.8);
+  profile.write_bytes_per_second = of_sheet(kServer.write, kServer.write_share);
+  profile.shared.push_back(disk(profile.read_bytes_per_second, profile.write_bytes_per_second));
   profile.device_memory = kServer.memory / 2;
   profile.host_memory = kServer.memory / 2;
   return profile;

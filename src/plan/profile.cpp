@@ -14,11 +14,12 @@ namespace ebb::plan {
 namespace {
 
 constexpr std::string_view kFormat = "ebb machine profile";
-constexpr int kVersion = 3;
-constexpr int kOldVersion = 2;  // one rate for all that the CPU does
+constexpr int kVersion = 4;
+constexpr int kNoDisk = 3;   // what a disk does was not known
+constexpr int kOneRate = 2;  // nor were sums apart from updates by the CPU
 
 constexpr std::string_view kSeconds = "s";
-constexpr std::array<ProfileField, 13> kFields = {{
+constexpr std::array<ProfileField, 15> kFields = {{
     {"matmul_flops", "matrix products", "FLOP/s", &Profile::matmul_flops, &Cost::flops},
     {"narrow_flops", "narrow products", "FLOP/s", &Profile::narrow_flops, &Cost::narrow_flops},
     {"attention_flops", "attention", "FLOP/s", &Profile::attention_flops, &Cost::attention_flops},
@@ -34,6 +35,8 @@ constexpr std::array<ProfileField, 13> kFields = {{
      nullptr},
     {"sum_bytes_per_second", "sums of gradients by the CPU", "B/s", &Profile::sum_bytes_per_second,
      nullptr},
+    {"read_bytes_per_second", "disk to host", "B/s", &Profile::read_bytes_per_second, nullptr},
+    {"write_bytes_per_second", "host to disk", "B/s", &Profile::write_bytes_per_second, nullptr},
     {"task_seconds", "start of a task", kSeconds, &Profile::task_seconds, nullptr},
     {"copy_seconds", "start of a copy", kSeconds, &Profile::copy_seconds, nullptr},
     {"call_seconds", "start of an op", kSeconds, &Profile::call_seconds, &Cost::calls},
@@ -92,13 +95,16 @@ Json by_draw(const std::array<double, kDraws.size()>& numbers) {
   return json;
 }
 
-std::array<double, kDraws.size()> read_by_draw(const Json& json, std::string_view what, bool old) {
+std::array<double, kDraws.size()> read_by_draw(const Json& json, std::string_view what,
+                                               int version) {
   std::array<double, kDraws.size()> numbers{};
   for (const Draw draw : kDraws) {
-    if (draw == Draw::nothing) continue;
+    const bool of_disk = draw == Draw::read || draw == Draw::write;
+    if (draw == Draw::nothing || (of_disk && version <= kNoDisk)) continue;
     const bool by_cpu = draw == Draw::update || draw == Draw::sum;
+    const bool as_host = by_cpu && version == kOneRate;
     const double number =
-        json.at(old && by_cpu ? std::string("host") : std::string(name_of(draw))).get<double>();
+        json.at(as_host ? std::string("host") : std::string(name_of(draw))).get<double>();
     if (!std::isfinite(number) || number < 0) {
       throw FormatError(fmt::format("a '{}' of {}; expected 0 or more", what, number));
     }
@@ -148,10 +154,8 @@ Json to_json(const Profile& profile) {
 
 Profile parse_profile(const Json& json, std::string_view where) {
   try {
-    const bool old = json.at("version") == kOldVersion;
-    if (json.at("format") != kFormat || (json.at("version") != kVersion && !old)) {
-      throw FormatError("another format or version");
-    }
+    if (json.at("format") != kFormat) throw FormatError("another format");
+    const auto version = static_cast<int>(whole(json, "version", kOneRate, kVersion));
     Profile profile;
     profile.name = words_of(json.at("name"));
     profile.device = json.at("device").get<std::string>();
@@ -164,7 +168,10 @@ Profile parse_profile(const Json& json, std::string_view where) {
           fmt::format("'device' is {}; expected cpu or cuda", in_quotes(profile.device)));
     }
     for (const ProfileField& field : kFields) {
-      const bool missing = old && field.figure == &Profile::sum_bytes_per_second;
+      const bool of_disk = field.figure == &Profile::read_bytes_per_second ||
+                           field.figure == &Profile::write_bytes_per_second;
+      if (of_disk && version <= kNoDisk) continue;
+      const bool missing = version == kOneRate && field.figure == &Profile::sum_bytes_per_second;
       profile.*field.figure =
           read_figure(json.at("figures"), missing ? "host_bytes_per_second" : field.name);
     }
@@ -176,8 +183,8 @@ Profile parse_profile(const Json& json, std::string_view where) {
     }
     for (const Json& each : json.at("shared")) {
       Shared shared{.name = words_of(each.at("name")), .capacity = read_figure(each, "capacity")};
-      shared.wants = read_by_draw(each.at("wants"), "wants", old);
-      if (!old) shared.beside = read_by_draw(each.at("beside"), "beside", old);
+      shared.wants = read_by_draw(each.at("wants"), "wants", version);
+      if (version > kOneRate) shared.beside = read_by_draw(each.at("beside"), "beside", version);
       profile.shared.push_back(std::move(shared));
     }
     return profile;
@@ -257,11 +264,12 @@ double predicted_seconds(const Task& task, const LaneInfo& lane, const Profile& 
                                                  : profile.host_bytes_per_second);
       break;
     case LaneKind::transfer: {
-      const double up = profile.up_bytes_per_second, down = profile.down_bytes_per_second;
-      const double rate = lane.bytes_per_second > 0 ? lane.bytes_per_second
-                          : lane.to == Tier::device ? up
-                                                    : down;
-      seconds += profile.copy_seconds + moved / rate;
+      const Figure& rate = lane.to == Tier::device     ? profile.up_bytes_per_second
+                           : lane.from == Tier::device ? profile.down_bytes_per_second
+                           : lane.to == Tier::host     ? profile.read_bytes_per_second
+                                                       : profile.write_bytes_per_second;
+      seconds += profile.copy_seconds +
+                 moved / (lane.bytes_per_second > 0 ? lane.bytes_per_second : rate.value);
       break;
     }
   }

@@ -37,6 +37,10 @@ struct Shared {
   double beside_of(Draw draw) const { return beside[static_cast<std::size_t>(draw)]; }
 };
 
+// A drive that nobody measured, as sustained writes leave it.
+inline const Figure kRoughRead = {2e9, "rule of thumb"};
+inline const Figure kRoughWrite = {1e9, "rule of thumb"};
+
 struct Profile {
   std::string name;
   // The compute lane, as Cost has it: bf16, states of the exact format.
@@ -48,11 +52,13 @@ struct Profile {
   Figure device_bytes_per_second;
   Figure up_bytes_per_second;  // host to device
   Figure down_bytes_per_second;
-  Figure host_bytes_per_second;   // memory traffic of updates by the CPU
-  Figure sum_bytes_per_second{};  // of sums of gradients by the CPU
-  Figure task_seconds;            // what starting a task costs
-  Figure copy_seconds{};          // what starting a copy costs besides
-  Figure call_seconds{};          // what starting an op within a task costs
+  Figure host_bytes_per_second;               // memory traffic of updates by the CPU
+  Figure sum_bytes_per_second{};              // of sums of gradients by the CPU
+  Figure read_bytes_per_second = kRoughRead;  // disk to host, and host to disk
+  Figure write_bytes_per_second = kRoughWrite;
+  Figure task_seconds;    // what starting a task costs
+  Figure copy_seconds{};  // what starting a copy costs besides
+  Figure call_seconds{};  // what starting an op within a task costs
   std::vector<Shared> shared{};
   // Figures that are others with another type or state format: "fp32", "bf16 states",
   // "int8 states"; by name of the variant and of the field.

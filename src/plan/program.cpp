@@ -14,8 +14,8 @@ std::string_view name_of(Op op) {
 }
 
 std::string_view name_of(Draw draw) {
-  constexpr std::array<std::string_view, 6> names = {"compute", "up",  "down",
-                                                     "update",  "sum", "nothing"};
+  constexpr std::array<std::string_view, kDraws.size()> names = {
+      "compute", "up", "down", "update", "sum", "read", "write", "nothing"};
   return names[static_cast<std::size_t>(draw)];
 }
 

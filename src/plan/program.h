@@ -115,9 +115,9 @@ struct Wait {
 };
 
 // What a task draws from what lanes share (profile.h).
-enum class Draw : std::uint8_t { compute, up, down, update, sum, nothing };
-inline constexpr std::array kDraws = {Draw::compute, Draw::up,  Draw::down,
-                                      Draw::update,  Draw::sum, Draw::nothing};
+enum class Draw : std::uint8_t { compute, up, down, update, sum, read, write, nothing };
+inline constexpr std::array kDraws = {Draw::compute, Draw::up,   Draw::down,  Draw::update,
+                                      Draw::sum,     Draw::read, Draw::write, Draw::nothing};
 std::string_view name_of(Draw);
 
 struct Task {
@@ -148,9 +148,16 @@ struct Task {
   }
 };
 
+// Bytes of an object.
+struct Part {
+  ObjectId object = -1;
+  Range range{};
+};
+
 // What lives from step to step, for whoever loads, saves or feeds it between steps.
 struct PersistentObjects {
-  std::vector<ObjectId> weights;        // by block
+  std::vector<ObjectId> weights;        // by block; -1 where each chunk has its own
+  std::vector<ObjectId> chunk_weights;  // by chunk; -1 where they are with the block's
   std::vector<ObjectId> states;         // by chunk, on its home
   std::vector<ObjectId> weight_copies;  // by chunk; -1 where the CPU keeps none
   std::vector<ObjectId> batches;        // by micro-batch, in host memory

@@ -34,9 +34,10 @@ std::string explain_refusal(const Plan& closest, const Wishes& wishes) {
     const Bytes missing = closest.peak(tier) - closest.limits[tier];
     if (missing <= 0) continue;
     const std::string& name = (*closest.workload.topology)[tier].name;
-    text +=
-        fmt::format("Missing on the {}: {} ({} bytes); --{}-memory {} would do for this plan.\n",
-                    name, format_bytes(missing), missing, name, closest.peak(tier));
+    const bool memory = (*closest.workload.topology)[tier].addressable;
+    text += fmt::format("Missing on the {}: {} ({} bytes); --{}{}{} would do for this plan.\n",
+                        name, format_bytes(missing), missing, name,
+                        memory ? "-memory " : " PATH:", closest.peak(tier));
   }
   if (const std::int64_t tasks = tasks_of_step(closest.program, closest.workload);
       tasks > kMostTasks) {
@@ -47,6 +48,10 @@ std::string explain_refusal(const Plan& closest, const Wishes& wishes) {
   }
   text += fmt::format("Closest plan: {}\nWhat would help:\n", flags_of(closest.choices));
   for (const std::string& remedy : remedies(closest, wishes)) text += "  - " + remedy + "\n";
+  if (closest.choices.below == Tier::host &&
+      closest.peak(Tier::host) > closest.limits[Tier::host]) {
+    text += "  - a disk for what host memory cannot hold (--disk PATH[:BYTES])\n";
+  }
   text += "  - a smaller --micro-batch (with a larger --accumulate) or a shorter --sequence\n";
   return text + "  - a higher limit, or a smaller model";
 }

@@ -13,7 +13,9 @@ Draw draw_of(Tier from, Tier to, bool express) {
   if (express) return Draw::nothing;
   if (from == Tier::host && to == Tier::device) return Draw::up;
   if (from == Tier::device && to == Tier::host) return Draw::down;
-  return Draw::nothing;
+  // A tier that is neither: what is read from it goes to host memory, what is written comes from
+  // there.
+  return to == Tier::host ? Draw::read : from == Tier::host ? Draw::write : Draw::nothing;
 }
 
 class Router {
@@ -56,11 +58,12 @@ class Router {
 
   // What goes at once: the least that any tier on the way can take.
   Bytes piece_of(const std::vector<Tier>& way) const {
-    Bytes piece = kStaging;
+    Bytes piece = 0;
     for (const Tier tier : way) {
-      if (info(tier).largest_transfer > 0) piece = std::min(piece, info(tier).largest_transfer);
+      const Bytes most = info(tier).largest_transfer;
+      if (most > 0) piece = piece == 0 ? most : std::min(piece, most);
     }
-    return piece;
+    return piece > 0 ? piece : kStaging;
   }
 
   // The object of a tier is as long as its grain says, so a last piece may be rounded up there.

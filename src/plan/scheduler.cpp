@@ -65,11 +65,14 @@ class Scheduler {
     for (const auto& [stream, members] : by_stream) {
       const auto ahead = static_cast<std::size_t>(
           std::max(1, program_.streams[static_cast<std::size_t>(stream)].depth) - 1);
-      for (std::size_t k = 0; k < members.size(); ++k) {
-        const std::size_t i = members[k];
-        const TaskId before = k >= ahead ? object(members[k - ahead]).first : 0;
+      std::vector<const Object*> objects;  // one may be fetched in parts, which come together
+      for (const std::size_t i : members) {
+        const bool fresh = objects.empty() || objects.back() != &object(i);
+        if (fresh) objects.push_back(&object(i));
+        const TaskId before =
+            objects.size() > ahead ? objects[objects.size() - 1 - ahead]->first : 0;
         starts_[i] = std::min(std::max(fetches_[i].earliest, before), object(i).first);
-        take(object(i), starts_[i]);
+        if (fresh) take(object(i), starts_[i]);
         order_.push_back(i);
       }
     }

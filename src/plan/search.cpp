@@ -10,8 +10,9 @@
 namespace ebb::plan {
 namespace {
 
-// Shares of all parameters are tried in steps of this.
+// Shares of all parameters are tried in steps of this, those on a disk in smaller ones.
 constexpr int kShares = 64;
+constexpr int kDiskShares = 512;
 // A step must be shorter by this to be worth another plan.
 constexpr double kWorthIt = 0.998;
 // From how many points of the grid small steps are taken.
@@ -57,6 +58,10 @@ class LowerBound {
     device_seconds_ = seconds(device);
   }
 
+  // Of all parameters.
+  double state_bytes() const { return parameters_ * state_; }
+  double weight_bytes() const { return parameters_ * weight_; }
+
   double operator()(const Choices& choices) const {
     const double streamed =
         (choices.offload_fraction - choices.host_fraction) * parameters_ * state_;
@@ -74,10 +79,10 @@ class LowerBound {
     }
     double weights = 0;  // of layers, which come up twice a pass
     if (choices.streamed_weights > 0) {
-      const std::vector<bool> away = streamed_blocks(work_, choices);
+      const std::vector<Tier> homes = weight_homes(work_, choices);
       for (const int b : layers) {
         const Block& block = work_.blocks[static_cast<std::size_t>(b)];
-        if (away[static_cast<std::size_t>(b)]) {
+        if (homes[static_cast<std::size_t>(b)] != Tier::device) {
           weights += 2 * passes_ * static_cast<double>(block.weights.bytes(block.parameters));
         }
       }
@@ -157,9 +162,12 @@ class Searcher {
   }
 
   Choices choices_of(const Point& point, int share) const {
-    Choices choices{.state_home = wishes_.state_home};
-    choices.offload_fraction = fixed_share().value_or(
-        std::max(static_cast<double>(share) / kShares, wishes_.host_fraction.value_or(0)));
+    Choices choices{.state_home = wishes_.state_home, .below = wishes_.below};
+    const double least =
+        std::max(wishes_.host_fraction.value_or(0), wishes_.disk_fraction.value_or(0));
+    choices.offload_fraction =
+        fixed_share().value_or(std::max(static_cast<double>(share) / kShares, least));
+    choices.disk_fraction = std::min(choices.offload_fraction, wishes_.disk_fraction.value_or(0));
     for (std::size_t row = 0; row < table_.size(); ++row) {
       table_[row].set(choices,
                       value_within(table_[row], work_, wishes_, choices, point.values[row]));
@@ -173,7 +181,9 @@ class Searcher {
 
   Point point_of(const Choices& choices) {
     Point point;
-    for (const Choice& row : table_) point.values.push_back(row.get(choices));
+    for (const Choice& row : table_) {
+      point.values.push_back(row.least_that_fits ? 0 : row.get(choices));
+    }
     const int share = static_cast<int>(choices.offload_fraction * kShares + 0.5);
     point.more = std::max(0, share - least_share(point));
     return point;
@@ -294,6 +304,64 @@ class Searcher {
     if (const auto seconds = seconds_of_step(point)) grid_.emplace_back(*seconds, point);
   }
 
+  // So much more of host memory goes below it, as near as it can be told: states first, which come
+  // and go once a step; then what does so with every pass. False where nothing more can.
+  bool send_below(Choices& choices, Bytes bytes) const {
+    if (choices.below == Tier::host) return false;
+    auto left = static_cast<double>(bytes);
+    bool sent = false;
+    const double away = std::max(choices.offload_fraction, choices.host_fraction);
+    if (!wishes_.disk_fraction && choices.disk_fraction < away) {
+      const double all = bound_.state_bytes();
+      const double part = std::ceil(left / all * kDiskShares + 0.5) / kDiskShares;
+      const double now = std::min(away, choices.disk_fraction + part);
+      left -= (now - choices.disk_fraction) * all;
+      choices.disk_fraction = now;
+      sent = true;
+    }
+    const auto blocks = static_cast<double>(work_.blocks.size());
+    const double weights = bound_.weight_bytes() / blocks;
+    const double gradients = static_cast<double>(work_.parameters() * std::max(work_.gradient_bytes,
+                                                                               work_.sum_bytes())) /
+                             blocks;
+    const auto send = [&](std::int64_t& value, std::int64_t most, bool fixed, double each) {
+      if (left <= 0 || fixed || value >= most || each <= 0) return;
+      const auto more = static_cast<std::int64_t>(std::ceil(left / each));
+      const std::int64_t now = std::min(most, value + more);
+      left -= static_cast<double>(now - value) * each;
+      value = now;
+      sent = true;
+    };
+    send(choices.disk_weights, choices.streamed_weights, wishes_.disk_weights.has_value(), weights);
+    send(choices.disk_inputs, choices.host_inputs, wishes_.disk_inputs.has_value(),
+         static_cast<double>(work_.input));
+    send(choices.disk_sums, choices.host_sums, wishes_.disk_sums.has_value(), gradients);
+    return sent;
+  }
+
+  // The choices with as much below host memory as it takes for the rest to fit there.
+  struct Placed {
+    Choices choices;
+    Limits needs;
+  };
+  const Placed& placed(const Point& point, int share) {
+    Point key = point;
+    key.more = share;
+    const auto [found, fresh] = placed_.try_emplace(key);
+    Placed& placed = found->second;
+    if (!fresh) return placed;
+    placed.choices = choices_of(point, share);
+    placed.needs = barest(placed.choices);
+    // Holes take a little, too.
+    const Bytes room = limits_[Tier::host] - limits_[Tier::host] / 128;
+    constexpr int tries = 6;
+    for (int i = 0; i < tries && placed.needs[Tier::host] > limits_[Tier::host]; ++i) {
+      if (!send_below(placed.choices, placed.needs[Tier::host] - room)) break;
+      placed.needs = barest(placed.choices);
+    }
+    return placed;
+  }
+
   // What the barest order holds, holes aside.
   Limits barest(const Choices& choices) {
     ++programs_;
@@ -329,10 +397,10 @@ class Searcher {
     const auto known = least_.find(key);
     if (known != least_.end()) return known->second;
     int& least = least_[key] = -1;
-    const Limits none = barest(choices_of(point, 0));
+    const Limits none = placed(point, 0).needs;
     if (within(none)) return least = 0;
     if (fixed_share() || none[Tier::device] <= limits_[Tier::device]) return least;
-    const Limits all = barest(choices_of(point, kShares));
+    const Limits all = placed(point, kShares).needs;
     if (all[Tier::device] > limits_[Tier::device]) return least;
     const auto wanted = static_cast<double>(none[Tier::device] - limits_[Tier::device]);
     const auto most = static_cast<double>(none[Tier::device] - all[Tier::device]);
@@ -341,7 +409,7 @@ class Searcher {
     int next = static_cast<int>(std::ceil(kShares * wanted / most));
     for (int tries = 0; low <= high; ++tries) {
       const int share = next >= low && next <= high && tries < 3 ? next : (low + high) / 2;
-      const Limits needs = barest(choices_of(point, share));
+      const Limits needs = placed(point, share).needs;
       const bool short_of_device = needs[Tier::device] > limits_[Tier::device];
       if (within(needs)) least = share;
       (short_of_device ? low : high) = short_of_device ? share + 1 : share - 1;
@@ -375,10 +443,16 @@ class Searcher {
     constexpr int tries = 4;
     const int first = std::min(least + point.more, kShares);
     for (int share = first; share <= kShares && share < first + tries; ++share) {
-      const Choices choices = choices_of(point, share);
+      Choices choices = choices_of(point, share);
       if (best_.fits && bound_(choices) >= best_.step_seconds * kWorthIt) return std::nullopt;
+      choices = placed(point, share).choices;
       ++programs_;
-      const auto plan = try_plan_with(work_, choices, limits_, profile_);
+      auto plan = try_plan_with(work_, choices, limits_, profile_);
+      if (!plan && placed(point, share).needs[Tier::host] > limits_[Tier::host] / 8 * 7 &&
+          send_below(choices, limits_[Tier::host] / 32)) {
+        ++programs_;
+        plan = try_plan_with(work_, choices, limits_, profile_);
+      }
       if (!plan && !fixed_share()) continue;
       if (!plan) return std::nullopt;
       const double seconds =
@@ -466,6 +540,7 @@ class Searcher {
   Bytes missing_ = std::numeric_limits<Bytes>::max();
   std::vector<Tried> grid_;
   std::map<Point, int> least_;
+  std::map<Point, Placed> placed_;  // `more` is the share
   std::map<Point, std::optional<double>> tried_;
 };
 

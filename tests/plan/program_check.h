@@ -131,7 +131,10 @@ inline std::string check_written_first(const Program& program) {
     }
     for (const Use& use : task.uses) {
       if (use.access != Access::write) continue;
-      written[static_cast<std::size_t>(use.object)].add(program.range_of(use));
+      Range range = program.range_of(use);
+      // A plane that comes by itself: the next one starts at a multiple of 64 bytes.
+      if (task.is_transfer()) range.bytes = align_up(range.first + range.bytes, 64) - range.first;
+      written[static_cast<std::size_t>(use.object)].add(range);
     }
   }
   return {};

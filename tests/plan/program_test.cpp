@@ -18,6 +18,13 @@ namespace {
 constexpr Bytes kRoomy = Bytes{1} << 50;
 constexpr std::uint64_t kSeeds = 300;
 
+// By block: whether its weights come up for every pass.
+std::vector<bool> weights_away(const Workload& work, const Choices& choices) {
+  std::vector<bool> away;
+  for (const Tier home : weight_homes(work, choices)) away.push_back(home != Tier::device);
+  return away;
+}
+
 // Every check on one program, laid out and with its waits.
 std::string check_all(Program program) {
   if (auto wrong = check_uses(program); !wrong.empty()) return wrong;
@@ -94,6 +101,70 @@ TEST(TrainingProgram, IsFreeOfRacesWithATierThatNobodyKnows) {
   }
 }
 
+Bytes in_grains(Bytes bytes) { return align_up(bytes, 4096); }
+
+// What is read from the shelf and written to it, from what the design says and not from the
+// builder: each transfer in whole grains.
+std::pair<Bytes, Bytes> expected_on_shelf(const Workload& work, const Choices& choices,
+                                          const std::vector<Chunk>& chunks) {
+  const Bytes micro = work.micro_batches;
+  const std::vector<Tier> homes = weight_homes(work, choices);
+  Bytes read = 0, written = 0;
+  for (const Chunk& chunk : chunks) {
+    const auto b = static_cast<std::size_t>(chunk.block);
+    if (chunk.home == kShelf) {
+      read += in_grains(state_bytes(work, chunk));
+      written += in_grains(state_bytes(work, chunk));
+    }
+    Bytes weights = 0;
+    for (const Range& plane : work.blocks[b].weights.ranges(chunk.count, 0, chunk.count)) {
+      weights += in_grains(plane.bytes);
+    }
+    if (homes[b] == kShelf) {  // for every pass, for the update, and home again
+      const Bytes passes = work.blocks[b].kind == BlockKind::layer  ? 2
+                           : work.blocks[b].kind == BlockKind::head ? 1
+                           : work.tied_sum > 0                      ? 2
+                                                                    : 1;
+      read += (micro * passes + 1) * weights;
+      written += weights;
+    }
+    if (chunk.sums != kShelf) continue;
+    // The first gradient goes there; of three and more of two bytes the second, too. Each that
+    // follows brings the sum, of one plane or two, and takes it back, the last one plane alone.
+    const Bytes gradient = in_grains(chunk.count * work.gradient_bytes);
+    const bool two = micro > 2 && work.gradient_bytes == 2;
+    const Bytes planes = two ? 2 : 1, adds = micro - planes;
+    written += (planes + adds * planes - (two ? 1 : 0)) * gradient;
+    read += (adds * planes + 1) * gradient;
+  }
+  const Bytes inputs = choices.disk_inputs * in_grains(work.input) * micro;
+  return {read + inputs, written + inputs};
+}
+
+// States, weights, sums and inputs below host memory, alone and mixed.
+TEST(TrainingProgram, IsFreeOfRacesWithAllOfItBelowHostMemory) {
+  for (std::uint64_t seed = 0; seed < fewer_if_small(kSeeds); ++seed) {
+    Workload work = random_workload(seed);
+    work.topology = with_shelf(seed % 3 == 0 ? 0 : seed % 3 == 1 ? 8192 : kMiB);
+    const Choices choices = with_some_below(seed, work, random_choices(seed, work));
+    SCOPED_TRACE(describe(seed, work, choices));
+    for (const Bytes budget : {Bytes{0}, Bytes{100'000}, kRoomy}) {
+      const Tide tide{.budget = budget, .host_budget = budget, .early = seed % 2 == 0};
+      const Program program = build_training(work, choices, tide);
+      ASSERT_EQ(check_all(program), "") << "budget " << budget;
+      Bytes read = 0, written = 0;
+      for (const Task& task : program.tasks) {
+        const LaneInfo& lane = (*program.topology)[task.lane];
+        if (lane.name == "take") read += task.moved;
+        if (lane.name == "put") written += task.moved;
+      }
+      const auto expected = expected_on_shelf(work, choices, program.chunks);
+      ASSERT_EQ(read, expected.first) << "budget " << budget;
+      ASSERT_EQ(written, expected.second) << "budget " << budget;
+    }
+  }
+}
+
 // Two bulk lanes each way: both are used, and nothing else changes.
 TEST(TrainingProgram, LanesOfALinkTakeTurns) {
   const auto two_lanes = [] {
@@ -166,7 +237,7 @@ std::int64_t passes_with_weights(const Workload& work, std::size_t b) {
 std::map<Lane, Bytes> expected_bytes(const Workload& work, const Choices& choices,
                                      const std::vector<Chunk>& chunks) {
   const Bytes micro = work.micro_batches;
-  const std::vector<bool> away = streamed_blocks(work, choices);
+  const std::vector<bool> away = weights_away(work, choices);
   Bytes up = 0, down = 0;
   for (const Chunk& chunk : chunks) {
     const auto b = static_cast<std::size_t>(chunk.block);
@@ -227,7 +298,7 @@ TEST(TrainingProgram, RunsEveryBlockAndChunkAsOftenAsItShould) {
       }
     }
     std::map<Site, std::int64_t> chunks;
-    const std::vector<bool> away = streamed_blocks(work, choices);
+    const std::vector<bool> away = weights_away(work, choices);
     std::int64_t weights_up = 0, weights_down = 0, summed_by_cpu = 0;
     for (const Chunk& chunk : program.chunks) {
       const auto b = static_cast<std::size_t>(chunk.block);

@@ -135,6 +135,21 @@ inline Choices random_choices(std::uint64_t seed, const Workload& work) {
   return choices;
 }
 
+// The same, with some of what leaves the device on the shelf.
+inline Choices with_some_below(std::uint64_t seed, const Workload& work, Choices choices) {
+  Dice dice(seed ^ 0xbe10);
+  choices.below = kShelf;
+  choices.disk_fraction =
+      choices.offload_fraction * dice.pick({0.0, 1.0, 1.0, dice.share(), dice.share()});
+  const auto some = [&](std::int64_t of) {
+    return dice.pick<std::int64_t>({0, of, of, dice.between(0, of)});
+  };
+  choices.disk_weights = some(choices.streamed_weights);
+  choices.disk_sums = some(static_cast<std::int64_t>(work.blocks.size()));
+  choices.disk_inputs = some(choices.host_inputs);
+  return choices;
+}
+
 inline std::string describe(std::uint64_t seed, const Workload& work, const Choices& choices) {
   return fmt::format("seed {}: {} blocks, {} micro-batches, tied sum {}, {} (host fraction {})",
                      seed, work.blocks.size(), work.micro_batches, work.tied_sum, flags_of(choices),

@@ -1,7 +1,8 @@
 // Each micro-batch's gradients are added up and finished with the last: on the device for whole
-// blocks, or in host memory by the CPU, chunk by chunk as they come down. The first gradient is the
-// sum until the second comes. In host memory it all stays in its place, up to the gradient that is
-// finished, so that what comes down waits for no room; and two gradients may wait for the third.
+// blocks, or by the CPU, chunk by chunk as they come down. Sums of the CPU's are in host memory, or
+// below it and come for every micro-batch. The first gradient is the sum until the second comes. In
+// host memory it all stays in its place, up to the gradient that is finished, so that what comes
+// down waits for no room; and two gradients may wait for the third.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -15,21 +16,23 @@ class Gradients final : public Rule {
  public:
   void start(Step& step) override {
     on_device_.resize(step.work.blocks.size());
-    in_host_memory_.resize(step.program.chunks.size());
+    by_cpu_.resize(step.program.chunks.size());
   }
 
   void before_backwards(Step& step) override {
     on_their_way_ = step.stream("gradients");
     arrived_ = step.stream("gradients in host memory");
+    sums_ = step.stream("sums");
+    rests_ = step.stream("lower planes of sums");
   }
 
   void before_backward(Step& step, int b) override {
     const bool last = step.micro == step.last_micro();
-    const bool stays = step.micro == 0 && !last && has(step, b, Tier::device);
+    const bool stays = step.micro == 0 && !last && gathers(step, b);
     // Only the last backward pass meets the tide. What an earlier one adds up waits at the high
     // end; the rest stays at the low end, clear of the states that are still on their way out.
     const End end = last ? step.tide.gradients : stays ? End::high : End::low;
-    const bool leaves = !stays && has(step, b, Tier::host) && !(last && has(step, b, Tier::device));
+    const bool leaves = !stays && sends(step, b) && !(last && gathers(step, b));
     step.gradients[Step::at(b)] = step.object(
         Tier::device, Purpose::gradients, step.block(b).parameters * step.work.gradient_bytes,
         step.block(b).name + " gradient", {end, leaves ? on_their_way_ : -1});
@@ -38,13 +41,13 @@ class Gradients final : public Rule {
   void after_backward(Step& step, int b) override {
     if (step.block(b).parameters == 0) return;
     // With one micro-batch the gradient is final on the device, wherever it goes.
-    if (step.last_micro() == 0 || has(step, b, Tier::device)) collect_on_device(step, b);
+    if (step.last_micro() == 0 || gathers(step, b)) collect_on_device(step, b);
     for (const int c : step.chunks_of[Step::at(b)]) {
       const Part gradient{step.gradients[Step::at(b)],
                           {step.chunk(c).first * step.work.gradient_bytes,
                            step.chunk(c).count * step.work.gradient_bytes}};
-      if (step.chunk(c).sums == Tier::host) {
-        collect_in_host_memory(step, c, gradient);
+      if (step.chunk(c).sums != Tier::device) {
+        collect_by_cpu(step, c, gradient);
       } else if (step.micro == step.last_micro()) {
         step.finished[Step::at(c)] = gradient;
       }
@@ -59,16 +62,23 @@ class Gradients final : public Rule {
     ObjectId sum = -1;    // from the second on, where there are more than two
     ObjectId so_far() const { return sum >= 0 ? sum : first; }
   };
-  // What there is of a chunk's sum in host memory.
+  // What there is of a chunk's sum in host memory, or below it.
   struct HostSum {
     ObjectId sum = -1;   // the first gradient, then the sum, then the gradient of the step
     ObjectId rest = -1;  // the second gradient, then the sum's lower plane, where it has two
+    TaskId written = 0;  // not before this task is it what it was made last
   };
 
-  static bool has(const Step& step, int b, Tier sums) {
+  // Whether gradients of a block are gathered on the device, and whether some leave it.
+  static bool gathers(const Step& step, int b) {
     const auto& chunks = step.chunks_of[Step::at(b)];
     return std::any_of(chunks.begin(), chunks.end(),
-                       [&](int c) { return step.chunk(c).sums == sums; });
+                       [&](int c) { return step.chunk(c).sums == Tier::device; });
+  }
+  static bool sends(const Step& step, int b) {
+    const auto& chunks = step.chunks_of[Step::at(b)];
+    return std::any_of(chunks.begin(), chunks.end(),
+                       [&](int c) { return step.chunk(c).sums != Tier::device; });
   }
 
   void collect_on_device(Step& step, int b) {
@@ -96,44 +106,59 @@ class Gradients final : public Rule {
         static_cast<double>(step.block(b).parameters * step.work.sum_traffic(step.micro));
   }
 
-  void collect_in_host_memory(Step& step, int c, const Part& gradient) {
-    HostSum& sum = in_host_memory_[Step::at(c)];
+  void collect_by_cpu(Step& step, int c, const Part& gradient) {
+    HostSum& sum = by_cpu_[Step::at(c)];
+    const Tier home = step.chunk(c).sums;
     const bool last = step.micro == step.last_micro();
-    const auto place = [&](const char* name, Step::Placing placing) {
-      return step.object(Tier::host, Purpose::gradients, gradient.range.bytes,
+    const auto place = [&](Tier tier, const char* name, Step::Placing placing) {
+      return step.object(tier, Purpose::gradients, gradient.range.bytes,
                          fmt::format("chunk {} {}", c, name), placing);
     };
-    const auto send = [&](ObjectId to) {
-      Task& task = step.transfer(gradient, {to});
+    const auto of_chunk = [&](Task& task) {
       task.chunk = c;
       task.block = step.chunk(c).block;
       task.micro = step.micro;
     };
-    if (step.micro == 0) send(sum.sum = place("gradient", {.end = End::high}));
+    const auto send = [&](const Part& from, ObjectId to) {
+      of_chunk(step.transfer(from, {to}));
+      sum.written = step.next_task();
+    };
+    if (step.micro == 0) send(gradient, sum.sum = place(home, "gradient", {.end = End::high}));
     if (last) step.finished[Step::at(c)] = {sum.sum, {0, gradient.range.bytes}};
     if (step.micro == 0) return;
     if (step.micro == 1 && step.work.sums_in_planes()) {
-      return send(sum.rest = place("second gradient", {.end = End::high}));
+      return send(gradient, sum.rest = place(home, "second gradient", {.end = End::high}));
     }
-    const ObjectId arrived = place("gradient", {.stream = arrived_});
-    send(arrived);
+    const ObjectId arrived = place(Tier::host, "gradient", {.stream = arrived_});
+    of_chunk(step.transfer(gradient, {arrived}));
+    // Where the CPU adds: in its place, or brought from below host memory and taken back.
+    const auto brought = [&](ObjectId there, int stream) {
+      if (home == Tier::host || there < 0) return there;
+      const ObjectId here = place(Tier::host, "sum", {.stream = stream});
+      Fetch& fetch = step.fetch({there, {0, gradient.range.bytes}}, {here});
+      fetch.earliest = sum.written;
+      of_chunk(fetch.task);
+      return here;
+    };
+    const ObjectId here = brought(sum.sum, sums_), rest = brought(sum.rest, rests_);
     Task& task =
         last ? step.on_cpu(Op::finish_gradient, Draw::sum,
-                           {writes(Role::sum, sum.sum), reads(Role::sum_rest, sum.rest),
+                           {writes(Role::sum, here), reads(Role::sum_rest, rest),
                             reads(Role::gradient, arrived), writes(Role::squares, step.squares)})
              : step.on_cpu(Op::add_gradient, Draw::sum,
-                           {writes(Role::sum, sum.sum), writes(Role::sum_rest, sum.rest),
+                           {writes(Role::sum, here), writes(Role::sum_rest, rest),
                             reads(Role::gradient, arrived)});
-    task.chunk = c;
-    task.block = step.chunk(c).block;
-    task.micro = step.micro;
+    of_chunk(task);
     task.moved = step.chunk(c).count * step.work.sum_traffic(step.micro);
+    if (here != sum.sum) send({here, {0, gradient.range.bytes}}, sum.sum);
+    if (rest != sum.rest && !last) send({rest, {0, gradient.range.bytes}}, sum.rest);
   }
 
-  std::vector<DeviceSum> on_device_;     // by block
-  std::vector<HostSum> in_host_memory_;  // by chunk
-  int on_their_way_ = -1;  // streams of this pass: what leaves the device, and what has
+  std::vector<DeviceSum> on_device_;  // by block
+  std::vector<HostSum> by_cpu_;       // by chunk
+  int on_their_way_ = -1;             // streams of this pass: what leaves the device, and what has
   int arrived_ = -1;
+  int sums_ = -1, rests_ = -1;  // and sums that come from below host memory, by plane
 };
 
 }  // namespace

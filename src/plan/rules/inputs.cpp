@@ -1,4 +1,5 @@
-// The inputs of the first blocks wait in host memory between their forward and their backward.
+// The inputs of the first blocks wait in host memory, or below it, between their forward and their
+// backward.
 #include "plan/rules/step.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,9 @@ class Inputs final : public Rule {
   void after_forward(Step& step, int block) override {
     if (!is_sent(step, block)) return;
     ObjectId& there = waiting_[Step::at(block)];
-    there = step.object(Tier::host, Purpose::activations, step.work.input, name(step, block));
+    const bool on_disk = step.layer_of(block) < step.choices.disk_inputs;
+    there = step.object(on_disk ? step.choices.below : Tier::host, Purpose::activations,
+                        step.work.input, name(step, block));
     Task& send = step.transfer({step.inputs[Step::at(block)], {0, step.work.input}}, {there});
     send.block = block;
     send.micro = step.micro;

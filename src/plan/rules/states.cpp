@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "plan/rules/step.h"
+#include "plan/weight_parts.h"
 
 namespace ebb::plan {
 namespace {
@@ -18,8 +19,9 @@ class States final : public Rule {
       objects.states.push_back(
           step.persistent(chunk.home, Purpose::states, state_bytes(step.work, chunk), name(c)));
       // The CPU updates weights of the device in a copy of its own, which then goes up.
-      const bool copy = chunk.place == Place::cpu &&
-                        step.tier_of({step.homes[Step::at(chunk.block)]}) != Tier::host;
+      const bool copy =
+          chunk.place == Place::cpu &&
+          step.tier_of(weight_home(step.program, step.work, c).front()) == Tier::device;
       objects.weight_copies.push_back(
           copy ? step.persistent(Tier::host, Purpose::weights,
                                  step.block(chunk.block).weights.bytes(chunk.count),
@@ -55,16 +57,18 @@ class States final : public Rule {
     const Part gradient =
         brought(step, c, step.finished[Step::at(c)], gradients_, step.finished_by[Step::at(c)]);
     // A part of each plane: where the weights live, and where they are updated.
-    const auto homes = parts(step.homes[Step::at(chunk.block)],
-                             block.weights.ranges(block.parameters, chunk.first, chunk.count));
-    const auto own = block.weights.ranges(chunk.count, 0, chunk.count);
+    const auto homes = weight_home(step.program, step.work, c);
+    const TierInfo& tier = (*step.program.topology)[step.tier_of(homes.front())];
+    const auto own = tier.addressable ? block.weights.ranges(chunk.count, 0, chunk.count)
+                                      : planes_apart(block.weights, chunk.count, tier.alignment);
     std::vector<Part> weights = homes;
     const ObjectId copy = step.program.persistent.weight_copies[Step::at(c)];
     if (copy >= 0) {
       weights = parts(copy, own);
     } else if (step.tier_of(homes.front()) != here) {
-      const ObjectId object = step.object(here, Purpose::weights, block.weights.bytes(chunk.count),
-                                          fmt::format("chunk {} weights", c), weights_);
+      const ObjectId object =
+          step.object(here, Purpose::weights, own.back().first + own.back().bytes,
+                      fmt::format("chunk {} weights", c), weights_);
       weights = parts(object, own);
       for (std::size_t p = 0; p < homes.size(); ++p) fetch(step, c, homes[p], weights[p], 0);
     }

@@ -13,10 +13,8 @@ Step::Step(const Workload& w, const Choices& c, const Tide& t) : work(w), choice
   program.chunks = cut_chunks(work, choices);
   chunks_of.resize(work.blocks.size());
   for (int i = 0; i < chunks(); ++i) chunks_of[at(chunk(i).block)].push_back(i);
-  homes.assign(work.blocks.size(), -1);
-  weights = homes;
-  gradients.assign(work.blocks.size(), -1);
-  inputs = saved = kept = weights;
+  weights.assign(work.blocks.size(), -1);
+  inputs = saved = kept = gradients = weights;
   for (const Block& b : work.blocks) {
     layer_of_.push_back(b.kind == BlockKind::layer ? layers_++ : -1);
   }

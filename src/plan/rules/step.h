@@ -16,12 +16,6 @@
 
 namespace ebb::plan {
 
-// Bytes of an object.
-struct Part {
-  ObjectId object = -1;
-  Range range{};
-};
-
 class Step {
  public:
   Step(const Workload& work, const Choices& choices, const Tide& tide);
@@ -39,7 +33,6 @@ class Step {
   TaskId last_pass_start = 0;  // of the last micro-batch's forward
 
   // What lies where at this point of the issue order; -1 for nothing.
-  std::vector<ObjectId> homes;                // by block: where its weights live
   std::vector<ObjectId> weights;              // by block, where the passes read them
   std::vector<ObjectId> inputs, saved, kept;  // by block, of this micro-batch
   std::vector<ObjectId> gradients;            // by block, of this micro-batch

@@ -1,6 +1,9 @@
-// A block's weights live on the device, or in host memory: then they come up before its forward,
-// and again before its backward, behind the blocks that compute.
+// A block's weights live on the device, or elsewhere: then they come up before its forward, and
+// again before its backward, behind the blocks that compute.
+#include <fmt/format.h>
+
 #include "plan/rules/step.h"
+#include "plan/weight_parts.h"
 
 namespace ebb::plan {
 namespace {
@@ -8,14 +11,27 @@ namespace {
 class Weights final : public Rule {
  public:
   void start(Step& step) override {
-    streamed_ = streamed_blocks(step.work, step.choices);
+    homes_ = weight_homes(step.work, step.choices);
     if (step.choices.streamed_weights > 0) stream_ = step.stream("weights");
+    PersistentObjects& objects = step.program.persistent;
+    objects.chunk_weights.assign(step.program.chunks.size(), -1);
     for (int b = 0; b < step.blocks(); ++b) {
-      step.homes[Step::at(b)] =
-          step.persistent(streamed_[Step::at(b)] ? Tier::host : Tier::device, Purpose::weights,
-                          bytes_of(step, b), step.block(b).name + " weights");
+      const Tier home = homes_[Step::at(b)];
+      if ((*step.program.topology)[home].addressable) {
+        objects.weights.push_back(step.persistent(home, Purpose::weights, bytes_of(step, b),
+                                                  step.block(b).name + " weights"));
+        continue;
+      }
+      objects.weights.push_back(-1);
+      for (const int c : step.chunks_of[Step::at(b)]) {
+        const Range last = planes_apart(step.block(b).weights, step.chunk(c).count,
+                                        (*step.program.topology)[home].alignment)
+                               .back();
+        objects.chunk_weights[Step::at(c)] = step.persistent(
+            home, Purpose::weights, last.first + last.bytes, fmt::format("chunk {} weights", c));
+      }
     }
-    step.weights = step.program.persistent.weights = step.homes;
+    step.weights = objects.weights;
   }
 
   void before_forward(Step& step, int b) override { bring(step, b); }
@@ -34,18 +50,19 @@ class Weights final : public Rule {
   }
 
   void bring(Step& step, int b) {
-    if (!streamed_[Step::at(b)]) return;
-    const Range all{0, bytes_of(step, b)};
-    const ObjectId here = step.object(Tier::device, Purpose::weights, all.bytes,
+    if (homes_[Step::at(b)] == Tier::device) return;
+    const ObjectId here = step.object(Tier::device, Purpose::weights, bytes_of(step, b),
                                       step.block(b).name + " weights", {End::high, stream_});
     step.weights[Step::at(b)] = here;
-    if (all.bytes == 0) return;
-    Fetch& fetch = step.fetch({step.homes[Step::at(b)], all}, {here});
-    fetch.task.block = b;
-    fetch.task.micro = step.micro;
+    if (bytes_of(step, b) == 0) return;
+    for (const auto& [from, to] : copies_of_weights(step.program, step.work, b, here)) {
+      Fetch& fetch = step.fetch(from, to);
+      fetch.task.block = b;
+      fetch.task.micro = step.micro;
+    }
   }
 
-  std::vector<bool> streamed_;  // by block
+  std::vector<Tier> homes_;  // by block
   int stream_ = -1;
 };
 

@@ -1,0 +1,27 @@
+// Where a chunk's weights are kept: with those of its block as one object, or, on a tier that gives
+// and takes whole grains alone, in an object of its own, so that no chunk's last grain holds bytes
+// of the next.
+#pragma once
+
+#include <vector>
+
+#include "plan/program.h"
+#include "plan/workload.h"
+
+namespace ebb::plan {
+
+// Planes of so many elements one behind the other, each from a multiple of the alignment on.
+std::vector<Range> planes_apart(const Planes&, std::int64_t count, Bytes alignment);
+
+// A part for each plane.
+std::vector<Part> weight_home(const Program&, const Workload&, int chunk);
+
+// From where the weights of a block live to an object that holds all of them, as the passes read
+// them: one copy, or one for each chunk and plane.
+struct WeightCopy {
+  Part from;
+  Part to;
+};
+std::vector<WeightCopy> copies_of_weights(const Program&, const Workload&, int block, ObjectId to);
+
+}  // namespace ebb::plan
