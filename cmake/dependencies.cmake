@@ -8,3 +8,11 @@ find_package(hwy REQUIRED)
 find_package(OneDNN REQUIRED)
 find_package(Pcre2 REQUIRED)
 find_package(Utf8proc REQUIRED)
+
+# io_uring: without it the disk tier's transfers run on threads.
+find_package(Uring QUIET)
+set(EBB_HAS_URING OFF)
+if(Uring_FOUND)
+  set(EBB_HAS_URING ON)
+endif()
+message(STATUS "io_uring: ${EBB_HAS_URING}")

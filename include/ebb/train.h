@@ -43,6 +43,10 @@ struct TrainOptions {
   // Limits; none means what the machine has.
   std::optional<Bytes> device_memory;
   std::optional<Bytes> host_memory;
+  // Folders for what host memory cannot hold, PATH or PATH:BYTES, best one for each drive. None: no
+  // disk is used.
+  std::vector<std::string> disk;
+  std::optional<Bytes> disk_endurance;  // what the drives may be written in their life
 
   // The batch of a step: accumulate micro-batches of micro_batch sequences each.
   std::int64_t sequence = 512;
@@ -73,7 +77,12 @@ struct TrainOptions {
   std::string gradient_sums = "auto";  // device, host, or a number of blocks
   std::string recompute = "auto";      // none, block, or a number of blocks
   std::string keep_cheap = "auto";     // none, all, or a number of blocks
-  std::string activations = "auto";    // device, host, or a number of blocks
+  std::string activations = "auto";    // device, host, disk, or a number of blocks
+  // Of what leaves the device: what is on a disk. Not given: as much as host memory cannot hold.
+  std::optional<double> disk_fraction;           // states, as a share of all parameters
+  std::optional<std::int64_t> disk_weights;      // of streamed blocks
+  std::optional<std::int64_t> disk_sums;         // of blocks, from the last
+  std::optional<std::int64_t> disk_activations;  // of blocks whose inputs leave the device
   std::optional<std::int64_t> chunk_parameters;
   std::optional<std::int64_t> depth;  // transfers of one kind that may be on their way at once
 

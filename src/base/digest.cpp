@@ -27,6 +27,10 @@ std::string Digest::hex() const {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
 void add_sized(Digest& digest, std::string_view text) {
   const std::uint64_t size = text.size();
   digest.add(std::as_bytes(std::span(&size, 1)));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,9 @@ class Digest {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// 64 bits of the same hash, for bytes that are checked by the gigabyte.
+std::uint64_t checksum(std::span<const std::byte> bytes);
 
 // The length first, so that no two lists of strings give the same bytes.
 void add_sized(Digest& digest, std::string_view text);

@@ -74,6 +74,15 @@ void add_limits(CLI::App& verb, TrainOptions& o) {
       ->group("Limits");
   add_bytes(verb, "--host-memory", o.host_memory, "The most that may be held in host memory")
       ->group("Limits");
+  verb.add_option("--disk", o.disk,
+                  "A folder for what host memory cannot hold, PATH or PATH:BYTES, such as "
+                  "/scratch:500GiB; several for several drives. Nothing of it is left at the end")
+      ->type_name("PATH[:BYTES]")
+      ->group("Limits");
+  add_bytes(verb, "--disk-endurance", o.disk_endurance,
+            "What the drives may be written in their life, such as 600TB: the plan then says which "
+            "share of it the run takes")
+      ->group("Limits");
 }
 
 void add_optimizer(CLI::App& verb, TrainOptions& o) {
@@ -149,9 +158,22 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
       ->capture_default_str()
       ->group(group);
   verb.add_option("--activations", o.activations,
-                  "Where block inputs wait for the backward pass: device, host, a number of blocks "
-                  "whose inputs go to host memory, auto")
+                  "Where block inputs wait for the backward pass: device, host, disk, a number of "
+                  "blocks whose inputs go to host memory, auto")
       ->capture_default_str()
+      ->group(group);
+  verb.add_option("--disk-fraction", o.disk_fraction,
+                  "Share of the parameters whose state lives on the disk")
+      ->group(group);
+  verb.add_option("--disk-weights", o.disk_weights,
+                  "Blocks, of those whose weights stream, whose weights live on the disk")
+      ->group(group);
+  verb.add_option("--disk-sums", o.disk_sums,
+                  "Blocks, from the last, whose gradients are gathered on the disk, of those whose "
+                  "gradients leave the device")
+      ->group(group);
+  verb.add_option("--disk-activations", o.disk_activations,
+                  "Blocks, of those whose inputs leave the device, whose inputs wait on the disk")
       ->group(group);
   verb.add_option("--chunk-parameters", o.chunk_parameters,
                   "Parameters that are placed, moved and updated together")

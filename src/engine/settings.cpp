@@ -82,17 +82,21 @@ plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
   wishes.site = parse_site(o.states);
   wishes.offload_fraction = o.offload_fraction;
   wishes.host_fraction = o.host_fraction;
+  wishes.disk_fraction = o.disk_fraction;
   for (const auto& [flag, value] : {std::pair{"--offload-fraction", o.offload_fraction},
-                                    std::pair{"--host-fraction", o.host_fraction}}) {
+                                    std::pair{"--host-fraction", o.host_fraction},
+                                    std::pair{"--disk-fraction", o.disk_fraction}}) {
     require(!value || (*value >= 0 && *value <= 1), flag, fmt::format("{}", value.value_or(0)),
             "a share between 0 and 1");
   }
   if (wishes.site == plan::Site::resident) {
-    require(o.offload_fraction.value_or(0) == 0 && o.host_fraction.value_or(0) == 0,
+    require(o.offload_fraction.value_or(0) == 0 && o.host_fraction.value_or(0) == 0 &&
+                o.disk_fraction.value_or(0) == 0,
             "--states resident", "with an offload fraction",
             "--states stream, host or auto with it");
     wishes.offload_fraction.reset();
     wishes.host_fraction.reset();
+    wishes.disk_fraction.reset();
   }
   if (wishes.site == plan::Site::host) {
     require(!o.host_fraction, "--states host", "with --host-fraction",
@@ -102,7 +106,24 @@ plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
   wishes.streamed_weights = parse_blocks(o.weights, "--weights", "resident", "stream", blocks);
   wishes.host_sums = parse_blocks(o.gradient_sums, "--gradient-sums", "device", "host", blocks);
   wishes.recompute_blocks = parse_blocks(o.recompute, "--recompute", "none", "block", layers);
-  wishes.host_inputs = parse_blocks(o.activations, "--activations", "device", "host", layers);
+  const bool inputs_on_disk = o.activations == "disk";
+  wishes.host_inputs =
+      inputs_on_disk ? layers
+                     : parse_blocks(o.activations, "--activations", "device", "host, disk", layers);
+  if (inputs_on_disk) wishes.disk_inputs = layers;
+  const auto on_disk = [&](const char* flag, const std::optional<std::int64_t>& value,
+                           std::optional<std::int64_t>& wish) {
+    if (!value) return;
+    require(*value >= 0, flag, std::to_string(*value), "a number of blocks");
+    wish = std::min(*value, blocks);
+  };
+  on_disk("--disk-weights", o.disk_weights, wishes.disk_weights);
+  on_disk("--disk-sums", o.disk_sums, wishes.disk_sums);
+  on_disk("--disk-activations", o.disk_activations, wishes.disk_inputs);
+  const bool wants_disk = o.disk_fraction.value_or(0) > 0 || wishes.disk_weights.value_or(0) > 0 ||
+                          wishes.disk_sums.value_or(0) > 0 || wishes.disk_inputs.value_or(0) > 0;
+  require(!wants_disk || !o.disk.empty(), "what should be on a disk", "without one",
+          "--disk PATH, the folder for it");
   wishes.kept_blocks = parse_blocks(o.keep_cheap, "--keep-cheap", "none", "all", layers);
   if (o.chunk_parameters) require_positive(*o.chunk_parameters, "--chunk-parameters");
   wishes.chunk_parameters = o.chunk_parameters;

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/median.h"
+#include "engine/disk_tier.h"
 #include "engine/process_report.h"
 #include "kernels/cpu/isa.h"
 #include "plan/explain.h"
@@ -32,6 +33,12 @@ Json tiers(TrainingRun& run) {
     all["disk"] = {{"limit", 0}, {"predicted_peak", 0}, {"measured_peak", 0}};
   }
   return all;
+}
+
+Bytes moved_by_disk(const TrainingRun& run, bool read) {
+  if (run.plan().workload.topology->tiers.size() <= kDisk.index) return 0;
+  return read ? run.executor().moved(kDisk, plan::Tier::host)
+              : run.executor().moved(plan::Tier::host, kDisk);
 }
 
 Json lanes(TrainingRun& run, std::size_t steps) {
@@ -89,6 +96,8 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
       {"moments_digest", run.store().moments_digest()},
       {"link_bytes_up", run.executor().moved(plan::Tier::host, plan::Tier::device)},
       {"link_bytes_down", run.executor().moved(plan::Tier::device, plan::Tier::host)},
+      {"disk_bytes_read", moved_by_disk(run, true)},
+      {"disk_bytes_written", moved_by_disk(run, false)},
       {"tiers", tiers(run)},
       {"process", to_json(report_process(run, runtime))},
       {"lanes", lanes(run, figures.step_seconds.size())},

@@ -12,6 +12,7 @@
 #include "engine/checkpointing.h"
 #include "engine/data_check.h"
 #include "engine/data_notes.h"
+#include "engine/disk_tier.h"
 #include "engine/machine_profile.h"
 #include "engine/model_source.h"
 #include "engine/model_tokenizer.h"
@@ -158,7 +159,8 @@ class Session {
     figures_.start.lap(start ? "check" : "search");
     plan::Plan plan = plan_training(runtime_, settings_);
     figures_.start.lap("plan");
-    observer_.note(plan::explain(plan));
+    observer_.note(plan::explain(plan) +
+                   explain_disk(plan, options_.steps, options_.disk_endurance));
     TrainingRun run(runtime_, settings_, std::move(plan));
     figures_.start.lap("allocate");
     fill_parameters(run, start);
@@ -184,6 +186,7 @@ class Session {
   // Before data is read, which may render conversations.
   TrainingSettings settings_with_tokenizer() {
     TrainingSettings settings = training_settings(options_, source_.config, runtime_.memory());
+    add_disks_of(options_, &files_, settings, note());
     settings.extras.push_back({plan::Tier::host, "tokenizer", tokenizer_.memory_bytes()});
     if (!tokenizer_.parts.chat) return settings;
     const int readers = TrainingData::readers(runtime_.threads());
@@ -467,16 +470,18 @@ std::string explain_elsewhere(io::FileSystem& files, const TrainOptions& options
                                                 {.device = profile.device_memory,
                                                  .host = profile.host_memory,
                                                  .shared = profile.device == "cpu"});
+  add_disks_of(options, nullptr, settings);
   count_tokenizer(settings, source, options);
   const auto needs = kernels::estimate_needs(profile.device, profile.cores);
   kernels::CountingOps ops(*needs);
   const plan::Plan plan = plan_training(ops, profile, settings);
   if (trace.wanted()) trace.write(plan::predicted_trace(plan));
   return fmt::format(
-      "{}{}Speeds of {}:\n{}Workspaces are estimates: the libraries of that machine were not "
+      "{}{}{}Speeds of {}:\n{}Workspaces are estimates: the libraries of that machine were not "
       "asked.\n",
-      plan::explain(plan), plan::explain(alternatives_to(plan, ops, profile, settings)),
-      profile.name, plan::explain_speeds(profile));
+      plan::explain(plan), explain_disk(plan, options.steps, options.disk_endurance),
+      plan::explain(alternatives_to(plan, ops, profile, settings)), profile.name,
+      plan::explain_speeds(profile));
 }
 
 }  // namespace
@@ -495,11 +500,13 @@ std::string explain_plan(const TrainOptions& options, const std::string& machine
   const std::string speeds = engine::load_profile(files, runtime, options.profile);
   engine::TrainingSettings settings =
       engine::training_settings(options, source.config, runtime.memory());
+  engine::add_disks_of(options, &files, settings);
   engine::count_tokenizer(settings, source, options);
   const plan::Plan plan = engine::plan_training(runtime, settings);
   if (trace.wanted()) trace.write(plan::predicted_trace(plan));
-  return plan::explain(plan) + plan::explain(engine::alternatives_to(plan, runtime, settings)) +
-         speeds + "\n" + plan::explain_speeds(runtime.profile());
+  return plan::explain(plan) + engine::explain_disk(plan, options.steps, options.disk_endurance) +
+         plan::explain(engine::alternatives_to(plan, runtime, settings)) + speeds + "\n" +
+         plan::explain_speeds(runtime.profile());
 }
 
 }  // namespace ebb

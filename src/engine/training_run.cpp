@@ -158,11 +158,35 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
   }
   library.freeze();
   fill_rotary_table(executor_, plan_.program.persistent.tables, decoder_, settings_.shape.sequence);
+  prepare_spaces();
   const auto& tasks = plan_.program.tasks;
   const auto norm = std::find_if(tasks.begin(), tasks.end(),
                                  [](const plan::Task& task) { return task.op == plan::Op::norm; });
   norm_task_ = static_cast<plan::TaskId>(norm - tasks.begin());
   if (settings_.trace_steps > 0) executor_.keep_times(settings_.trace_steps);
+}
+
+// Tiers without addresses learn which part of host memory they will trade with.
+void TrainingRun::prepare_spaces() {
+  constexpr Bytes most = 4 * kGiB;  // locking more takes long
+  const memory::Space& host = *spaces_[plan::Tier::host.index];
+  for (const plan::Tier tier : settings_.topology->all_tiers()) {
+    if ((*settings_.topology)[tier].addressable) continue;
+    Bytes first = host.size(), end = 0;
+    for (const plan::Task& task : plan_.program.tasks) {
+      const auto& lane = (*settings_.topology)[task.lane];
+      if (!task.is_transfer() || (lane.from != tier && lane.to != tier)) continue;
+      for (const plan::Use& use : task.uses) {
+        if (plan_.program[use.object].tier != plan::Tier::host) continue;
+        const Bytes at = plan_.layout.offsets[static_cast<std::size_t>(use.object)];
+        first = std::min(first, at + use.range.first);
+        end = std::max(end, at + use.range.first + task.moved);
+      }
+    }
+    if (end > first && end - first <= most) {
+      spaces_[tier.index]->prepare(host.at(first, end - first), end - first);
+    }
+  }
 }
 
 std::int64_t TrainingRun::place(const text::Batch& batch, std::size_t micro) {
@@ -216,7 +240,10 @@ bool TrainingRun::settle() {
   } catch (const NumericsError&) {
     return true;
   } catch (const std::exception&) {
-    return false;
+    // Steps before the one that failed came to their ends. Of that one, nothing must have been
+    // updated yet, nor its loss been told: then it would count as done.
+    const auto failed = executor_.failed_step();
+    return failed && *failed > tasks_.last_updating() && *failed >= steps_done_ - steps_before_;
   }
   return true;
 }

@@ -90,7 +90,8 @@ class TrainingRun {
   // Waits for all that is under way.
   void finish() { executor_.drain(); }
   // The same after a failure. Whether weights and states are whole, those of steps_done(): a norm
-  // that is not finite touches nothing, and what fails outside of the lanes does not either.
+  // that is not finite touches nothing, what fails outside of the lanes does not either, and a step
+  // that fails before its first update has changed nothing yet.
   bool settle();
 
   // Steps done so far in the life of the model; sets the schedule and the bias corrections.
@@ -118,6 +119,7 @@ class TrainingRun {
   std::optional<Bytes> touched_bytes(plan::Tier tier) const;
 
  private:
+  void prepare_spaces();
   // Into the memory that the micro-batch is loaded from. Returns the targets that count.
   std::int64_t place(const text::Batch& batch, std::size_t micro);
 

@@ -259,7 +259,7 @@ void TrainingTasks::norm(TaskRun& run) {
   if (work().micro_batches > 1) {
     const double* own = squares(run.read(Role::squares, bytes));
     for (std::size_t c = 0; c < map_.parts.size(); ++c) {
-      if (plan_.program.chunks[c].sums != plan::Tier::host) continue;
+      if (plan_.program.chunks[c].sums == plan::Tier::device) continue;
       for (const ChunkPart& part : map_.parts[c]) {
         std::copy_n(own + part.first_square, kernels::norm_blocks(part.count),
                     all + part.first_square);
@@ -294,6 +294,9 @@ void TrainingTasks::norm(TaskRun& run) {
 }
 
 void TrainingTasks::update(TaskRun& run) {
+  for (std::int64_t last = updating_; last < run.step;) {
+    if (updating_.compare_exchange_weak(last, run.step)) break;
+  }
   const std::int64_t count = chunk(run).count;
   const Bytes weight_bytes = size_of(settings_.state.weight_type);
   std::byte* weight = run.write(Role::weights, count * weight_bytes);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -55,6 +56,8 @@ class TrainingTasks {
   }
   // Valid once the step's norm task has ended.
   StepResult result(std::int64_t index) const { return results_[slot(index)]; }
+  // The last step of which an update began, by its index; -1 before the first.
+  std::int64_t last_updating() const { return updating_; }
 
  private:
   static std::size_t slot(std::int64_t index) { return static_cast<std::size_t>(index % 2); }
@@ -106,6 +109,7 @@ class TrainingTasks {
   Bytes embedding_bytes_ = 0;
   std::array<StepNumbers, 2> numbers_;
   std::array<StepResult, 2> results_;
+  std::atomic<std::int64_t> updating_{-1};
 };
 
 }  // namespace ebb::engine

@@ -271,7 +271,7 @@ void Executor::queue(const Order& order, TaskId id) {
                 times == nullptr ? nullptr : &times->interval);
     lane.record(*events(order.step)[exec::at(id)]);
   } catch (...) {
-    lanes_.fail(std::current_exception(), order.time);
+    fail(order);
     if (threads_.empty()) throw;
   }
 }
@@ -313,8 +313,23 @@ void Executor::run(const Order& order, TaskId id, Times* times) {
       }
     }
   } catch (...) {
-    lanes_.fail(std::current_exception(), order.time);
+    fail(order);
   }
+}
+
+// What fails in another program fails before the first one's next step.
+void Executor::fail(const Order& order) {
+  const bool first = order.running == &programs_.front();
+  const std::int64_t step = first ? order.step : programs_.front().step;
+  std::int64_t now = failed_step_;
+  while (step < now && !failed_step_.compare_exchange_weak(now, step)) {
+  }
+  lanes_.fail(std::current_exception(), order.time);
+}
+
+std::optional<std::int64_t> Executor::failed_step() const {
+  const std::int64_t step = failed_step_;
+  return step == kNone ? std::nullopt : std::optional(step);
 }
 
 void Executor::transfer(const Loaded& loaded, const plan::Task& task, const Arguments& arguments) {
@@ -383,13 +398,12 @@ std::byte* Executor::address(ObjectId id, Bytes bytes) {
   return space((*first.program)[id].tier).at(touch(first, id, 0, bytes), bytes);
 }
 
-// Whole grains alone can be read and written there: the rest of the first and the last is kept.
+// Whole grains alone can be read and written there. Of one that is used in part the rest is kept.
 void Executor::access_now(plan::Tier tier, Bytes offset, Bytes bytes,
                           const std::function<void(std::span<std::byte>, Bytes)>& use,
                           bool writes) {
   const Bytes grain = topology_[tier].alignment;
-  constexpr Bytes most = 64 * kKiB;
-  const Bytes piece = plan::align_up(most, grain);
+  const Bytes piece = plan::align_up(kAccessBytes, grain);
   const auto free = [&](std::byte* memory) {
     ::operator delete(memory, std::align_val_t(exec::at(grain)));
   };
@@ -400,7 +414,15 @@ void Executor::access_now(plan::Tier tier, Bytes offset, Bytes bytes,
     const Bytes whole = std::min(piece, plan::align_up(offset + bytes - start, grain));
     const Bytes first = std::max(start, offset);
     const Bytes end = std::min(start + whole, offset + bytes);
-    space(tier).read(start, memory.get(), whole);
+    if (!writes) {
+      space(tier).read(start, memory.get(), whole);
+    } else {
+      if (first != start) space(tier).read(start, memory.get(), grain);
+      const Bytes last = start + whole - grain;
+      if (end != start + whole && (last != start || first == start)) {
+        space(tier).read(last, memory.get() + (last - start), grain);
+      }
+    }
     use({memory.get() + (first - start), exec::at(end - first)}, first - offset);
     if (writes) space(tier).write(start, memory.get(), whole);
   }
@@ -441,10 +463,21 @@ void Executor::clear_now(ObjectId id, Bytes first, Bytes bytes) {
   if (topology_[tier].addressable) {
     return lanes_.clear_now(space(tier).at(offset, bytes), bytes);
   }
-  access_now(
-      tier, offset, bytes,
-      [](std::span<std::byte> part, Bytes) { std::fill(part.begin(), part.end(), std::byte{}); },
-      true);
+  // The space knows best how; what is left of its first and last grain is written.
+  const Bytes grain = topology_[tier].alignment;
+  const auto zeros = [&](Bytes from, Bytes end) {
+    if (from >= end) return;
+    access_now(
+        tier, from, end - from,
+        [](std::span<std::byte> part, Bytes) { std::fill(part.begin(), part.end(), std::byte{}); },
+        true);
+  };
+  const Bytes end = offset + bytes;
+  const Bytes whole = plan::align_up(offset, grain), whole_end = end / grain * grain;
+  if (whole >= whole_end) return zeros(offset, end);
+  zeros(offset, whole);
+  space(tier).clear(whole, whole_end - whole);
+  zeros(whole_end, end);
 }
 
 Bytes Executor::moved(plan::Tier from, plan::Tier to) const {

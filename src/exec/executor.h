@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -105,6 +107,10 @@ class Executor {
   // tasks that were still queued have been skipped.
   void drain();
 
+  // Host memory for what is read and written between steps on a tier without addresses, and at
+  // most a grain more.
+  static constexpr Bytes kAccessBytes = kMiB;
+
   // Between steps, lanes empty; of the first program's objects.
   std::byte* address(plan::ObjectId object, Bytes bytes);
   void read_now(plan::ObjectId object, Bytes first, void* to, Bytes bytes);
@@ -113,6 +119,9 @@ class Executor {
 
   // Bytes that transfers really moved from one tier to another, on any lane that joins them.
   Bytes moved(plan::Tier from, plan::Tier to) const;
+  // The step of the first program at which a task failed first: all before it came to their ends,
+  // and of those behind it some may have run. Nothing where no task did, or a lane itself failed.
+  std::optional<std::int64_t> failed_step() const;
   double busy_seconds(plan::Lane lane) const { return lanes_.busy_seconds(lane); }
   std::int64_t steps_issued(std::size_t program = 0) const { return programs_[program].step; }
 
@@ -154,6 +163,7 @@ class Executor {
   memory::Space& space(plan::Tier tier) const;
   void issue_lane(std::size_t lane, const Order& order);
   void queue(const Order& order, plan::TaskId id);
+  void fail(const Order& order);  // by the exception that is being handled
   void run(const Order& order, plan::TaskId id, Times* times);
   void transfer(const Loaded& loaded, const plan::Task& task, const Arguments& arguments);
   void wait_for_step(Running& running, std::int64_t step);
@@ -175,6 +185,8 @@ class Executor {
   std::deque<Running> programs_;
   const Running* last_ = nullptr;  // the program that was issued last
   std::int64_t time_ = 0;          // of the next issue, over all programs
+  static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  std::atomic<std::int64_t> failed_step_{kNone};
   plan::PerLane<std::atomic<Bytes>> moved_;
   Lanes lanes_;
   // Last: they end before what they use. Empty where streams hold nobody up.

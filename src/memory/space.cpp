@@ -1,5 +1,9 @@
 #include "memory/space.h"
 
+#include <algorithm>
+#include <memory>
+#include <new>
+
 #include <fmt/format.h>
 
 #include "ebb/error.h"
@@ -14,6 +18,19 @@ void Space::read(Bytes, void*, Bytes) {
 }
 void Space::write(Bytes, const void*, Bytes) {
   throw Error(fmt::format("the {} is written by its addresses", name_));
+}
+
+void Space::clear(Bytes offset, Bytes bytes) {
+  constexpr std::align_val_t alignment{64 * kKiB};  // more than any tier asks for
+  constexpr Bytes most = kMiB;
+  const auto free = [&](std::byte* memory) { ::operator delete(memory, alignment); };
+  const auto length = static_cast<std::size_t>(std::min(most, bytes));
+  const std::unique_ptr<std::byte, decltype(free)> zeros(
+      static_cast<std::byte*>(::operator new(length, alignment)), free);
+  std::fill_n(zeros.get(), length, std::byte{});
+  for (Bytes done = 0; done < bytes; done += most) {
+    write(offset + done, zeros.get(), std::min(most, bytes - done));
+  }
 }
 
 void Space::touch(Bytes offset, Bytes bytes) {

@@ -27,6 +27,11 @@ class Space {
   virtual void read(Bytes offset, void* memory, Bytes bytes);
   virtual void write(Bytes offset, const void* memory, Bytes bytes);
 
+  // Zeros, likewise: they are written unless a space knows better.
+  virtual void clear(Bytes offset, Bytes bytes);
+  // Before the first of them: read() and write() will be called with this memory most of the time.
+  virtual void prepare(std::byte* /*memory*/, Bytes /*bytes*/) {}
+
   // A task used these bytes.
   void touch(Bytes offset, Bytes bytes);
   // The end of the highest range that was touched.

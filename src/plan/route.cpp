@@ -85,13 +85,13 @@ class Router {
           to.object = staging(way[hop], align_up(bytes, grain), grain, way.front(), way.back());
           to.range = {0, bytes};
         }
-        add(task, from, to);
+        add(task, from, to, static_cast<std::size_t>(done / piece));
         from = {Role::source, to.object, Access::read, to.range};
       }
     }
   }
 
-  void add(const Task& like, Use from, Use to) {
+  void add(const Task& like, Use from, Use to, std::size_t number) {
     const Tier a = tier_of(from), b = tier_of(to);
     // A tier that gives and takes whole grains alone moves some bytes of padding with the last.
     Bytes grain = 1;
@@ -102,6 +102,9 @@ class Router {
     from.range.bytes = to.range.bytes = bytes;
     for (const Use* use : {&from, &to}) pad(use->object, use->range.first + bytes, grain);
     Task task = transfer_task(program_, from, to);
+    // Pieces of one object take the lanes in turn, too.
+    number += static_cast<std::size_t>(like.find(Role::destination)->object);
+    task.lane = *program_.topology->link(a, b, false, number);
     task.block = like.block;
     task.micro = like.micro;
     task.chunk = like.chunk;

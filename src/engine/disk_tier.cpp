@@ -1,0 +1,127 @@
+#include "engine/disk_tier.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+
+namespace ebb::engine {
+namespace {
+
+using exec::DiskFolder;
+using exec::DiskSpace;
+
+// Others write there too: checkpoints, logs.
+constexpr double kShareOfDisk = 0.9;
+// A transfer: long ones make fewer tasks and keep drives busy; several of them wait in host memory.
+constexpr Bytes kShortest = kMiB;
+constexpr Bytes kLongest = 32 * kMiB;
+constexpr Bytes kPiecesOfHost = 256;
+
+// The last colon may be a part of the path: what follows it must be bytes.
+DiskFolder parse_disk(const std::string& flag) {
+  const std::size_t colon = flag.rfind(':');
+  if (flag.empty() || colon == 0) throw ConfigError("--disk: expected PATH or PATH:BYTES");
+  if (colon == std::string::npos || flag.find('/', colon) != std::string::npos) return {flag};
+  return {flag.substr(0, colon), parse_bytes(flag.substr(colon + 1), "--disk")};
+}
+
+// States, weights, sums and inputs, and grains that are not full.
+Bytes most_on_disk(const TrainingSettings& s) {
+  constexpr Bytes each = 20;
+  const Bytes inputs = s.shape.tokens() * s.config.hidden * 4 * s.config.layers;
+  return each * model::parameters_of(s.config).count() + inputs;
+}
+
+}  // namespace
+
+std::vector<DiskFolder> parse_disks(const std::vector<std::string>& flags, io::FileSystem* files) {
+  std::vector<DiskFolder> folders;
+  for (const std::string& flag : flags) {
+    DiskFolder folder = parse_disk(flag);
+    const std::string path = folder.path.string();
+    if (files != nullptr) {
+      if (!files->is_directory(folder.path)) {
+        throw ConfigError(fmt::format("--disk {}: there is no such folder", path));
+      }
+      const Bytes left = files->available(folder.path);
+      if (folder.most > left) {
+        throw ConfigError(fmt::format("--disk {}: {} are asked for, but that disk has {} left",
+                                      path, format_bytes(folder.most), format_bytes(left)));
+      }
+      if (folder.most == 0) {
+        folder.most = static_cast<Bytes>(static_cast<double>(left) * kShareOfDisk);
+      }
+    }
+    if (folder.most < DiskSpace::kGrain) {
+      throw ConfigError(fmt::format("--disk {}: expected {}:BYTES with {} or more", path, path,
+                                    format_bytes(DiskSpace::kGrain)));
+    }
+    folders.push_back(std::move(folder));
+  }
+  return folders;
+}
+
+void add_disk(TrainingSettings& s, const std::vector<DiskFolder>& folders,
+              std::function<void(const std::string&)> note, io::QueueOptions queue) {
+  plan::Topology topology = *s.topology;
+  const Bytes piece = std::clamp(s.limits[plan::Tier::host] / kPiecesOfHost, kShortest, kLongest);
+  const plan::Tier disk = topology.add(plan::TierInfo{.name = "disk",
+                                                      .alignment = DiskSpace::kGrain,
+                                                      .addressable = false,
+                                                      .largest_transfer = piece / kMiB * kMiB});
+  for (int i = 1; i <= DiskSpace::kLanes; ++i) {
+    const std::string number = i == 1 ? std::string() : fmt::format(" {}", i);
+    topology.add(plan::LaneInfo{.name = "read" + number, .from = disk, .to = plan::Tier::host});
+    topology.add(plan::LaneInfo{.name = "write" + number, .from = plan::Tier::host, .to = disk});
+  }
+  s.topology = std::make_shared<const plan::Topology>(std::move(topology));
+  s.wishes.below = disk;
+  for (const DiskFolder& folder : folders) s.limits[disk] += folder.most / kMiB * kMiB;
+  s.extras.push_back({plan::Tier::host, "disk checksums",
+                      DiskSpace::checksum_bytes(std::min(s.limits[disk], most_on_disk(s)))});
+  s.extras.push_back(
+      {plan::Tier::host, "staging", exec::Executor::kAccessBytes + DiskSpace::kGrain});
+  s.make_space = [folders, note = std::move(note), queue = std::move(queue)](plan::Tier,
+                                                                             Bytes bytes) {
+    return std::make_unique<DiskSpace>("disk", bytes, folders, queue, note);
+  };
+}
+
+void add_disks_of(const TrainOptions& options, io::FileSystem* files, TrainingSettings& settings,
+                  std::function<void(const std::string&)> note) {
+  if (options.disk.empty()) return;
+  add_disk(settings, parse_disks(options.disk, files), std::move(note));
+}
+
+Bytes planned_bytes(const plan::Plan& plan, plan::Tier from, plan::Tier to) {
+  Bytes bytes = 0;
+  for (const plan::Task& task : plan.program.tasks) {
+    const plan::LaneInfo& lane = (*plan.workload.topology)[task.lane];
+    const bool between =
+        lane.kind == plan::LaneKind::transfer && lane.from == from && lane.to == to;
+    if (between) bytes += task.moved;
+  }
+  return bytes;
+}
+
+std::string explain_disk(const plan::Plan& plan, std::int64_t steps,
+                         std::optional<Bytes> endurance) {
+  if (plan.workload.topology->tiers.size() <= kDisk.index) return {};
+  const Bytes read = planned_bytes(plan, kDisk, plan::Tier::host);
+  const Bytes written = planned_bytes(plan, plan::Tier::host, kDisk);
+  if (read + written == 0) return "Nothing of it goes to the disk.\n";
+  const double all = static_cast<double>(written) * static_cast<double>(steps);
+  std::string text =
+      fmt::format("A step reads {} from the disk and writes {}: {:.3g} TB in {} steps",
+                  format_bytes(read), format_bytes(written), all * 1e-12, steps);
+  if (endurance) {
+    text += fmt::format(", {:.2g}% of the {:.3g} TB that its drives may be written",
+                        100 * all / static_cast<double>(*endurance),
+                        static_cast<double>(*endurance) * 1e-12);
+  }
+  return text + ".\n";
+}
+
+}  // namespace ebb::engine

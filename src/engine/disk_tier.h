@@ -1,0 +1,42 @@
+// A disk as a tier of a run: what --disk says, its place in the topology, and its memory.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ebb/train.h"
+#include "engine/training_run.h"
+#include "exec/disk_space.h"
+#include "io/file_system.h"
+
+namespace ebb::engine {
+
+// Every topology with a disk has it behind device and host.
+inline constexpr plan::Tier kDisk{2};
+
+// "PATH" or "PATH:BYTES", one for each drive. Without bytes a folder may hold most of what its disk
+// has left, which `files` says; null where the folders are another machine's, whose bytes must be
+// given. Throws ConfigError that names the flag.
+std::vector<exec::DiskFolder> parse_disks(const std::vector<std::string>& flags,
+                                          io::FileSystem* files);
+
+// Gives the run a disk: the tier, its lanes, its limit, its memory and what it takes of the host's.
+// `note` hears what the machine does not let it do.
+void add_disk(TrainingSettings& settings, const std::vector<exec::DiskFolder>& folders,
+              std::function<void(const std::string&)> note = {}, io::QueueOptions queue = {});
+
+// What the folders of the options are to the settings that were made of them; nothing where there
+// are none.
+void add_disks_of(const TrainOptions& options, io::FileSystem* files, TrainingSettings& settings,
+                  std::function<void(const std::string&)> note = {});
+
+// What a run of so many steps reads from the disk and writes to it, for people; empty without a
+// disk. `endurance`: what the drives may be written in their life.
+std::string explain_disk(const plan::Plan& plan, std::int64_t steps,
+                         std::optional<Bytes> endurance);
+
+// Bytes that a step moves from one tier to another, as planned.
+Bytes planned_bytes(const plan::Plan& plan, plan::Tier from, plan::Tier to);
+
+}  // namespace ebb::engine

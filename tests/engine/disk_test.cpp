@@ -1,0 +1,328 @@
+// A disk as a tier: states, weights, sums and inputs there change no bit, the limit of every tier
+// holds, and a drive that fails is told with what to do.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+#include "engine/disk_tier.h"
+#include "engine/small_runs.h"
+#include "plan/explain.h"
+
+namespace ebb::engine {
+namespace {
+
+using plan::Tier;
+
+std::filesystem::path folder() {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "disk_tier";
+  std::filesystem::create_directories(path);
+  return path;
+}
+
+struct OnDisk {
+  std::string name;
+  plan::Site site = plan::Site::stream;
+  double away = 1, by_cpu = 0, states = 0;         // shares of the parameters
+  std::int64_t weights = 0, sums = 0, inputs = 0;  // blocks that leave the device
+  std::int64_t disk_weights = 0, disk_sums = 0, disk_inputs = 0;
+};
+
+std::vector<OnDisk> placements() {
+  using enum plan::Site;
+  return {
+      {.name = "states, streamed", .states = 1},
+      {.name = "states, by the CPU", .site = host, .states = 1},
+      {.name = "some states, mixed", .away = 0.9, .by_cpu = 0.4, .states = 0.5},
+      {.name = "weights", .weights = 5, .disk_weights = 5},
+      {.name = "weights, by the CPU", .site = host, .weights = 5, .disk_weights = 3},
+      {.name = "sums", .sums = 5, .disk_sums = 5},
+      {.name = "sums, by the CPU", .site = host, .sums = 5, .disk_sums = 5},
+      {.name = "inputs", .inputs = 3, .disk_inputs = 3},
+      {.name = "everything",
+       .by_cpu = 0.5,
+       .states = 1,
+       .weights = 5,
+       .sums = 5,
+       .inputs = 3,
+       .disk_weights = 5,
+       .disk_sums = 5,
+       .disk_inputs = 3},
+      {.name = "everything, by the CPU",
+       .site = host,
+       .states = 1,
+       .weights = 5,
+       .sums = 5,
+       .inputs = 3,
+       .disk_weights = 5,
+       .disk_sums = 5,
+       .disk_inputs = 3},
+      {.name = "some of everything",
+       .away = 0.8,
+       .by_cpu = 0.3,
+       .states = 0.4,
+       .weights = 4,
+       .sums = 3,
+       .inputs = 2,
+       .disk_weights = 2,
+       .disk_sums = 2,
+       .disk_inputs = 1},
+  };
+}
+
+TrainingSettings with_disk(TrainingSettings s, const OnDisk& on, io::QueueOptions queue = {}) {
+  s.limits[Tier::host] = 512 * kMiB;
+  add_disk(s, {{folder(), kGiB}}, {}, std::move(queue));
+  s.wishes.site = on.site;
+  s.wishes.offload_fraction = on.away;
+  if (on.site != plan::Site::host) s.wishes.host_fraction = on.by_cpu;
+  s.wishes.disk_fraction = on.states;
+  s.wishes.streamed_weights = on.weights;
+  s.wishes.host_sums = on.sums;
+  s.wishes.host_inputs = on.inputs;
+  s.wishes.recompute_blocks = on.inputs;
+  s.wishes.disk_weights = on.disk_weights;
+  s.wishes.disk_sums = on.disk_sums;
+  s.wishes.disk_inputs = on.disk_inputs;
+  return s;
+}
+
+struct Case {
+  int accumulate;
+  DType dtype;
+  bool tied;
+};
+
+class DiskPlacement : public testing::TestWithParam<Case> {};
+
+TEST_P(DiskPlacement, GivesTheSameBits) {
+  constexpr int steps = 5;
+  TrainingSettings plain = small_settings();
+  plain.accumulate = GetParam().accumulate;
+  plain.dtype = plain.gradient_type = GetParam().dtype;
+  plain.config.tied = GetParam().tied;
+  const Outcome expected = train_small(plain, 2, steps);
+  std::uint64_t seed = 0;
+  for (const OnDisk& on : placements()) {
+    TrainingSettings s = with_disk(plain, on);
+    // Once as it comes; once with lanes that are late, memory that is poisoned, and no more of any
+    // tier than the plan takes.
+    for (const bool disturbed : {false, true}) {
+      Runtime runtime(test_device(), 2);
+      const plan::Plan plan = plan_training(runtime, s);
+      if (disturbed) {
+        for (const Tier tier : s.topology->all_tiers()) s.limits[tier] = plan.peak(tier);
+        ++seed;
+        s.disturbance = {.slow_lanes_seed = seed, .poison = true, .threads = seed % 2 == 0};
+      }
+      const std::string where = fmt::format("{}, {}", on.name, disturbed ? "disturbed" : "plain");
+      TrainingRun run(runtime, s, plan);
+      initialize(run);
+      Outcome found;
+      for (int step = 0; step < steps; ++step) {
+        found.losses.push_back(run.step(made_up_batches(s, step)).loss);
+      }
+      run.finish();
+      EXPECT_EQ(run.store().weights_digest(), expected.weights) << where;
+      EXPECT_EQ(run.store().moments_digest(), expected.moments) << where;
+      EXPECT_EQ(found.losses, expected.losses) << where;
+      for (const Tier tier : s.topology->all_tiers()) {
+        EXPECT_EQ(run.measured_peak(tier), run.plan().peak(tier)) << where << ", " << tier.index;
+      }
+      // An offload test that passes with nothing offloaded is no test.
+      EXPECT_GT(run.plan().layout.size_of(kDisk), 0) << where;
+      EXPECT_EQ(run.executor().moved(kDisk, Tier::host),
+                steps * planned_bytes(run.plan(), kDisk, Tier::host))
+          << where;
+      EXPECT_EQ(run.executor().moved(Tier::host, kDisk),
+                steps * planned_bytes(run.plan(), Tier::host, kDisk))
+          << where;
+      EXPECT_GT(run.executor().moved(Tier::host, kDisk) + on.disk_weights, 0) << where;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(MicroBatches, DiskPlacement,
+                         testing::Values(Case{1, DType::bf16, true}, Case{2, DType::bf16, false},
+                                         Case{3, DType::bf16, true}, Case{4, DType::bf16, true},
+                                         Case{7, DType::bf16, false}, Case{3, DType::f32, true}),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}_{}", info.param.accumulate,
+                                              name_of(info.param.dtype),
+                                              info.param.tied ? "tied" : "untied");
+                         });
+
+// With no flag but the limits: what host memory cannot hold goes to the disk, no more than that,
+// and the flags of the plan make the same plan.
+TEST(DiskPlan, TakesWhatHostMemoryCannotHold) {
+  TrainingSettings plain = small_settings();
+  plain.accumulate = 3;
+  plain.wishes = {};
+  plain.limits[Tier::host] = 512 * kMiB;
+  Runtime runtime(test_device(), 2);
+  const Outcome expected = train_small(plain, 2, 3);
+  TrainingSettings roomy = plain;
+  roomy.limits[Tier::device] = 2800 * kKiB;
+  const plan::Plan in_memory = plan_training(runtime, roomy);
+  const Bytes needs = in_memory.peak(Tier::host);
+  bool some = false;
+  for (const Bytes less : {Bytes{0}, Bytes{200}, Bytes{600}, Bytes{900}}) {
+    TrainingSettings s = roomy;
+    add_disk(s, {{folder(), kGiB}});
+    // What a disk itself takes of the host's memory, staging above all, is more than this model.
+    s.limits[Tier::host] = needs + 6 * kMiB - less * kKiB;
+    const plan::Plan plan = plan_training(runtime, s);
+    some = some || plan.layout.size_of(kDisk) > 0;
+    TrainingRun run(runtime, s, plan);
+    initialize(run);
+    for (int step = 0; step < 3; ++step) run.step(made_up_batches(s, step));
+    run.finish();
+    EXPECT_EQ(run.store().weights_digest(), expected.weights) << plan::flags_of(plan.choices);
+    EXPECT_LE(run.measured_peak(Tier::host), s.limits[Tier::host]);
+  }
+}
+
+TEST(DiskPlan, RefusesMoreThanTheDiskHas) {
+  TrainingSettings s = with_disk(small_settings(), placements().front());
+  Runtime runtime(test_device(), 2);
+  s.limits[kDisk] = plan_training(runtime, s).peak(kDisk);
+  EXPECT_NO_THROW(plan_training(runtime, s));
+  s.limits[kDisk] -= 1;
+  try {
+    plan_training(runtime, s);
+    ADD_FAILURE() << "one byte too few was enough";
+  } catch (const OutOfBudget& error) {
+    EXPECT_NE(std::string(error.what()).find("Missing on the disk"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("--disk PATH:"), std::string::npos) << error.what();
+  }
+}
+
+// Evaluation brings weights from the disk, too.
+TEST(DiskEvaluation, IsTheSame) {
+  TrainingSettings plain = small_settings();
+  const TrainingSettings on_disk = with_disk(plain, placements()[8]);
+  const auto loss = [](const TrainingSettings& s) {
+    Runtime runtime(test_device(), 2);
+    TrainingRun run(runtime, s);
+    initialize(run);
+    run.step(made_up_batches(s, 0));
+    const double first = run.evaluate(made_up_batches(s, 5).front()).loss_sum;
+    run.step(made_up_batches(s, 1));
+    return std::pair(first, run.evaluate(made_up_batches(s, 5).front()).loss_sum);
+  };
+  EXPECT_EQ(loss(on_disk), loss(plain));
+}
+
+// Which completion of which direction a fault befalls, once training has begun.
+struct Fault {
+  std::string name;
+  io::Direction direction;
+  std::function<std::optional<std::int64_t>(const io::DirectRequest&, std::int64_t)> change;
+  std::string says;
+};
+
+class DiskFaults : public testing::TestWithParam<Fault> {};
+
+// The step ends with the cause. Where nothing was updated yet, weights and states are whole.
+TEST_P(DiskFaults, EndTheStepWithTheCause) {
+  const Fault& fault = GetParam();
+  for (const int at : {0, 3, 20}) {
+    std::atomic<bool> armed = false;
+    std::atomic<int> seen = 0;
+    io::QueueOptions queue;
+    queue.patience = std::chrono::milliseconds(200);
+    queue.hook = [&](io::Direction direction, const io::DirectRequest& request,
+                     std::int64_t result) -> std::optional<std::int64_t> {
+      if (!armed || direction != fault.direction || seen++ < at) return result;
+      return fault.change(request, result);
+    };
+    TrainingSettings s = with_disk(small_settings(), placements().front(), queue);
+    Runtime runtime(test_device(), 2);
+    TrainingRun run(runtime, s);
+    initialize(run);
+    run.step(made_up_batches(s, 0));
+    run.finish();
+    const std::int64_t done = run.steps_done();
+    armed = true;
+    try {
+      for (int step = 1; step < 4; ++step) run.step(made_up_batches(s, step));
+      run.finish();
+      ADD_FAILURE() << fault.name << " at " << at << " went unnoticed";
+    } catch (const IoError& error) {
+      EXPECT_NE(std::string(error.what()).find(fault.says), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(folder().string()), std::string::npos)
+          << error.what();
+    }
+    const bool whole = run.settle();
+    EXPECT_EQ(whole, fault.direction == io::Direction::read && run.steps_done() == done)
+        << fault.name << " at " << at;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DiskFaults,
+    testing::Values(
+        Fault{"eio_read", io::Direction::read,
+              [](const io::DirectRequest&, std::int64_t) {
+                return std::optional<std::int64_t>(-EIO);
+              },
+              "kernel"},
+        Fault{"eio_write", io::Direction::write,
+              [](const io::DirectRequest&, std::int64_t) {
+                return std::optional<std::int64_t>(-EIO);
+              },
+              "kernel"},
+        Fault{"full", io::Direction::write,
+              [](const io::DirectRequest&, std::int64_t) {
+                return std::optional<std::int64_t>(-ENOSPC);
+              },
+              "--disk"},
+        Fault{"nothing_written", io::Direction::write,
+              [](const io::DirectRequest&, std::int64_t) { return std::optional<std::int64_t>(0); },
+              "bytes"},
+        Fault{"stalls", io::Direction::read,
+              [](const io::DirectRequest&, std::int64_t) { return std::optional<std::int64_t>(); },
+              "not answered"},
+        Fault{"lies", io::Direction::read,
+              [](const io::DirectRequest& request, std::int64_t result) {
+                request.memory[request.bytes / 2] ^= std::byte{1};
+                return std::optional(result);
+              },
+              "not those that were written"}),
+    [](const auto& info) { return info.param.name; });
+
+// Short transfers go on with the rest: nobody notices.
+TEST(DiskFaults, ShortTransfersChangeNothing) {
+  std::atomic<std::int64_t> shortened = 0;
+  io::QueueOptions queue;
+  queue.hook = [&](io::Direction, const io::DirectRequest&,
+                   std::int64_t result) -> std::optional<std::int64_t> {
+    if (result < 8192 || shortened++ % 3 != 0) return result;
+    return result / 2 / 4096 * 4096;
+  };
+  const TrainingSettings plain = small_settings();
+  const Outcome expected = train_small(plain, 2, 3);
+  const Outcome found = train_small(with_disk(plain, placements()[8], queue), 2, 3);
+  EXPECT_GT(shortened, 10);
+  EXPECT_EQ(found.weights, expected.weights);
+  EXPECT_EQ(found.moments, expected.moments);
+}
+
+TEST(DiskFlags, AreReadOrRefused) {
+  const auto parsed = parse_disks({"/scratch:500GiB", "/a:b:1MiB", "/c:d/e:64KiB"}, nullptr);
+  ASSERT_EQ(parsed.size(), 3u);
+  EXPECT_EQ(parsed[0].path, "/scratch");
+  EXPECT_EQ(parsed[0].most, 500 * kGiB);
+  EXPECT_EQ(parsed[1].path, "/a:b");
+  EXPECT_EQ(parsed[2].path, "/c:d/e");
+  for (const char* bad : {"", ":5GiB", "/scratch", "/scratch:", "/scratch:x", "/scratch:-1GiB",
+                          "/scratch:0", "/scratch:1KiB"}) {
+    EXPECT_THROW(parse_disks({bad}, nullptr), ConfigError) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace ebb::engine
