@@ -1,10 +1,12 @@
 // What oneDNN takes from the system by itself, measured over the products of a model: packed panels
-// in each thread, and the code that it makes for each shape. Plans count library_bytes() for it.
+// in each thread. Plans count library_bytes() for it.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <vector>
 
-#include "base/process_memory.h"
 #include "heap_watch.h"
 #include "kernels/cpu/cpu_ops.h"
 
@@ -14,6 +16,22 @@ namespace {
 struct Shape {
   std::int64_t m, n, k;
 };
+
+// The process's own pages that hold data. Code that oneDNN makes for each shape is in executable
+// ones: outside of the limits, as all code is, and how much it is differs by processor.
+Bytes data_pages() {
+  std::ifstream maps("/proc/self/smaps");
+  Bytes bytes = 0;
+  bool executable = false;
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::string first, second;
+    words >> first >> second;
+    if (first.find('-') != std::string::npos && second.size() == 4) executable = second[2] == 'x';
+    if (first == "Anonymous:" && !executable) bytes += std::stoll(second) * kKiB;
+  }
+  return bytes;
+}
 
 // Forward, and both gradients, of a block's products and of a head's.
 std::vector<Shape> products_of(std::int64_t tokens, std::int64_t hidden, std::int64_t inner,
@@ -60,18 +78,17 @@ TEST(LibraryMemory, OfOneDnnIsNoMoreThanIsCounted) {
       all(nullptr);
       workspace.resize(static_cast<std::size_t>(scratch));
       CpuOps ops(library, workspace);
-      const Bytes before = process_memory().own;
+      const Bytes before = data_pages();
       all(&ops);
       all(&ops);
-      const Bytes taken = process_memory().own - before;
+      const Bytes taken = data_pages() - before;
       RecordProperty("bytes", std::to_string(taken));
       std::printf("%d threads, %d bytes an element: %lld taken, %lld counted\n", threads,
                   static_cast<int>(size_of(type)), static_cast<long long>(taken),
                   static_cast<long long>(library.library_bytes()));
-      // The code that it makes for each shape is outside of the limits, as all code is: here that
-      // of three models.
-      constexpr Bytes code = 4 * kMiB;
-      EXPECT_LE(taken, library.library_bytes() + code) << threads << " threads";
+      // What it keeps to know the shapes again: here those of three models.
+      constexpr Bytes descriptions = 2 * kMiB;
+      EXPECT_LE(taken, library.library_bytes() + descriptions) << threads << " threads";
     }
   }
 }
