@@ -41,6 +41,10 @@ struct BenchResult {
 BenchResult bench_optimizer(const OptimizerBenchOptions& options,
                             const std::function<void(const BenchProgress&)>& progress);
 
+// What a disk tier reads and writes of a run, alone and at once. `disk` as of ProbeOptions.
+BenchResult bench_disk(const std::vector<std::string>& disk,
+                       const std::function<void(const BenchProgress&)>& progress);
+
 // Rows of training: every limit with every format and number of micro-batches. Where nothing is
 // said, rows that suit the device: the table of Ebb's own goals on a GPU, a small one else.
 struct TrainBenchOptions {
@@ -62,6 +66,7 @@ struct TrainBenchOptions {
   std::int64_t warm_up = 2;        // steps before those that are measured
   std::int64_t steps = 5;          // that are measured
   std::optional<Bytes> host_memory;
+  std::vector<std::string> disk;  // as of TrainOptions
   std::string device = "auto";
   int threads = 0;
   std::string profile;  // a file of `ebb probe`; empty: the kept one, or measured first

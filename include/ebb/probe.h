@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "ebb/bench.h"
 
@@ -12,7 +13,10 @@ struct ProbeOptions {
   std::string device = "auto";  // cpu, cuda; auto: a GPU where there is one
   int threads = 0;              // 0: as many as the machine lets us use
   double seconds = 20;          // to spend, about; fewer are less exact
-  std::string out;              // the file; empty: where train and plan look for it
+  // Folders of drives to measure, PATH or PATH:BYTES to write; without bytes 8 GiB, more than most
+  // drives' caches hold. None: what plans know of a disk stays a rule of thumb.
+  std::vector<std::string> disk;
+  std::string out;  // the file; empty: where train and plan look for it
 };
 
 struct ProbeResult {

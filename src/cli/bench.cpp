@@ -45,6 +45,28 @@ void add_optimizer(CLI::App& verb, Action& action) {
   });
 }
 
+void add_disk(CLI::App& verb, Action& action) {
+  CLI::App* disk = verb.add_subcommand(
+      "disk", "What a disk tier reads and writes of a run: direct, with checksums");
+  auto folders = std::make_shared<std::vector<std::string>>();
+  disk->add_option("--disk", *folders,
+                   "A folder on the drive, and how much to write there, as PATH:BYTES (8GiB); "
+                   "several for several drives at once")
+      ->type_name("PATH[:BYTES]")
+      ->required();
+  auto json = std::make_shared<bool>(false);
+  disk->add_flag("--json", *json, "Print one JSON object");
+  disk->callback([folders, json, &action] {
+    action = [folders, json] {
+      const BenchResult result = [&] {
+        const MeasuringProgress progress;
+        return bench_disk(*folders, [&](const BenchProgress& p) { progress(p); });
+      }();
+      return finish(result, *json);
+    };
+  });
+}
+
 void add_training(CLI::App& verb, Action& action) {
   CLI::App* train = verb.add_subcommand(
       "train",
@@ -79,6 +101,10 @@ void add_training(CLI::App& verb, Action& action) {
   train->add_option("--steps", o.steps, "Steps to measure of each row")->capture_default_str();
   train->add_option("--warm-up", o.warm_up, "Steps before those")->capture_default_str();
   add_bytes(*train, "--host-memory", o.host_memory, "The most that may be held in host memory");
+  train
+      ->add_option("--disk", o.disk,
+                   "A folder for what host memory cannot hold; several for several")
+      ->type_name("PATH[:BYTES]");
   train->add_option("--device", o.device, "cpu, cuda, or auto: a GPU where there is one")
       ->capture_default_str();
   train->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
@@ -108,6 +134,7 @@ void add_bench(CLI::App& app, Action& action) {
   verb->require_subcommand(1);
   add_optimizer(*verb, action);
   add_training(*verb, action);
+  add_disk(*verb, action);
 }
 
 }  // namespace ebb::cli

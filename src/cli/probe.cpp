@@ -16,6 +16,10 @@ void add_probe(CLI::App& app, Action& action) {
       ->capture_default_str();
   verb->add_option("--seconds", options->seconds, "To spend, about; fewer are less exact")
       ->capture_default_str();
+  verb->add_option("--disk", options->disk,
+                   "A folder on a drive to measure, too, and how much to write there, as "
+                   "PATH:BYTES (8GiB): more than the drive's own cache holds")
+      ->type_name("PATH[:BYTES]");
   verb->add_option("--out", options->out,
                    "File for the profile; where train and plan look for it if not given");
   auto json = std::make_shared<bool>(false);

@@ -14,10 +14,10 @@ using exec::DiskSpace;
 
 // Others write there too: checkpoints, logs.
 constexpr double kShareOfDisk = 0.9;
-// A transfer: long ones make fewer tasks and keep drives busy; several of them wait in host memory.
+// A transfer: long ones make fewer tasks, and plans sooner; four or more wait in host memory.
 constexpr Bytes kShortest = kMiB;
-constexpr Bytes kLongest = 32 * kMiB;
-constexpr Bytes kPiecesOfHost = 256;
+constexpr Bytes kLongest = 256 * kMiB;
+constexpr Bytes kPiecesOfHost = 96;
 
 // The last colon may be a part of the path: what follows it must be bytes.
 DiskFolder parse_disk(const std::string& flag) {

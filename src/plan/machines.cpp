@@ -74,14 +74,6 @@ Shared host_memory(const Figure& capacity, double up, double down, double update
   return {.name = "host memory", .capacity = capacity, .wants = {0, up, down, update, update}};
 }
 
-// Reading and writing at once share what the drive reads alone.
-Shared disk(const Figure& read, const Figure& write) {
-  Shared shared{.name = "disk", .capacity = read};
-  shared.wants[static_cast<std::size_t>(Draw::read)] = read;
-  shared.wants[static_cast<std::size_t>(Draw::write)] = write;
-  return shared;
-}
-
 std::map<std::string, Figure> fp32_rates(double sheet) {
   return {{"matmul_flops", of_sheet(sheet, 0.8)},
           {"narrow_flops", of_sheet(sheet, 0.6)},
@@ -115,7 +107,7 @@ Profile from_sheet(const Card& card) {
           .copy_seconds = {10e-6, kRough},
           .call_seconds = {4e-6, kRough},
           .shared = {link(of_sheet(2 * card.link, 0.75), way, way),
-                     host_memory(memory, way, way, update), disk(read, write)},
+                     host_memory(memory, way, way, update)},
           .variants = {{"fp32", fp32_rates(card.fp32_flops)}},
           .device = "cuda",
           .device_memory = card.memory - kReserved,
@@ -145,8 +137,7 @@ Profile h200() {
                      {.name = "host memory",
                       .capacity = {176e9, kMeasured},
                       .wants = {0, 55e9, 55e9, 162e9, 150e9},
-                      .beside = {0, 32e9, 50e9, 97e9, 80e9}},
-                     disk({4e9, kRough}, {3e9, kRough})},
+                      .beside = {0, 32e9, 50e9, 97e9, 80e9}}},
           .variants = {{"fp32",
                         {{"matmul_flops", {51.5e12, kMeasured}},
                          {"narrow_flops", {45.3e12, kMeasured}},
@@ -177,7 +168,8 @@ Profile cpu_server() {
       host_memory(memory, profile.up_bytes_per_second, profile.down_bytes_per_second, memory));
   profile.read_bytes_per_second = of_sheet(kServer.read, 0.8);
   profile.write_bytes_per_second = of_sheet(kServer.write, kServer.write_share);
-  profile.shared.push_back(disk(profile.read_bytes_per_second, profile.write_bytes_per_second));
+  std::erase_if(profile.shared,
+                [](const Shared& shared) { return shared.name.starts_with("disk"); });
   profile.device_memory = kServer.memory / 2;
   profile.host_memory = kServer.memory / 2;
   return profile;
@@ -193,11 +185,17 @@ std::vector<std::string_view> machine_names() {
 }
 
 Profile machine(std::string_view name) {
-  if (name == "h200") return h200();
-  if (name == "cpu-server") return cpu_server();
   const auto* card = std::find_if(std::begin(kCards), std::end(kCards),
                                   [&](const Card& each) { return each.name == name; });
-  if (card != std::end(kCards)) return from_sheet(*card);
+  const bool known = name == "h200" || name == "cpu-server" || card != std::end(kCards);
+  if (known) {
+    Profile profile = name == "h200"         ? h200()
+                      : name == "cpu-server" ? cpu_server()
+                                             : from_sheet(*card);
+    // Reading and writing at once share what the drive reads alone.
+    add_shared_disk(profile, profile.read_bytes_per_second);
+    return profile;
+  }
   throw ConfigError(fmt::format("--machine {}: neither a file nor a machine that Ebb knows: {}",
                                 name, fmt::join(machine_names(), ", ")));
 }

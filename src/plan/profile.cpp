@@ -199,50 +199,67 @@ Profile rough_cpu_profile(int threads) {
   // A server core does some 50 GFLOP/s of fp32 and shares memory of some 10 GB/s a core.
   constexpr std::string_view rough = "rule of thumb";
   const double cores = threads;
-  return {.name = fmt::format("cpu, {} threads (rule of thumb, not measured)", threads),
-          .matmul_flops = {50e9 * cores, rough},
-          .narrow_flops = {40e9 * cores, rough},
-          .attention_flops = {25e9 * cores, rough},
-          .attention_backward_flops = {25e9 * cores, rough},
-          .pass_bytes_per_second = {4e9 * cores, rough},
-          .device_bytes_per_second = {6e9 * cores, rough},
-          .up_bytes_per_second = {6e9, rough},
-          .down_bytes_per_second = {6e9, rough},
-          .host_bytes_per_second = {6e9 * cores, rough},
-          .sum_bytes_per_second = {6e9 * cores, rough},
-          .task_seconds = {10e-6, rough},
-          .copy_seconds = {1e-6, rough},
-          .call_seconds = {5e-6, rough},
-          .shared = {rough_cores(threads)},
-          .device = "cpu",
-          .cores = threads};
+  Profile profile{.name = fmt::format("cpu, {} threads (rule of thumb, not measured)", threads),
+                  .matmul_flops = {50e9 * cores, rough},
+                  .narrow_flops = {40e9 * cores, rough},
+                  .attention_flops = {25e9 * cores, rough},
+                  .attention_backward_flops = {25e9 * cores, rough},
+                  .pass_bytes_per_second = {4e9 * cores, rough},
+                  .device_bytes_per_second = {6e9 * cores, rough},
+                  .up_bytes_per_second = {6e9, rough},
+                  .down_bytes_per_second = {6e9, rough},
+                  .host_bytes_per_second = {6e9 * cores, rough},
+                  .sum_bytes_per_second = {6e9 * cores, rough},
+                  .task_seconds = {10e-6, rough},
+                  .copy_seconds = {1e-6, rough},
+                  .call_seconds = {5e-6, rough},
+                  .shared = {rough_cores(threads)},
+                  .device = "cpu",
+                  .cores = threads};
+  add_shared_disk(profile, profile.read_bytes_per_second);
+  return profile;
 }
 
 Profile rough_gpu_profile(int threads) {
   constexpr std::string_view rough = "rule of thumb";
-  return {.name = fmt::format("a GPU of the H100 class, {} threads (rule of thumb, not measured)",
-                              threads),
-          .matmul_flops = {650e12, rough},
-          .narrow_flops = {400e12, rough},
-          .attention_flops = {450e12, rough},
-          .attention_backward_flops = {350e12, rough},
-          .pass_bytes_per_second = {2.5e12, rough},
-          .device_bytes_per_second = {3.5e12, rough},
-          .up_bytes_per_second = {50e9, rough},
-          .down_bytes_per_second = {50e9, rough},
-          .host_bytes_per_second = {std::min(120e9, 4e9 * threads), rough},
-          .sum_bytes_per_second = {std::min(120e9, 4e9 * threads), rough},
-          .task_seconds = {5e-6, rough},
-          .copy_seconds = {5e-6, rough},
-          .call_seconds = {2e-6, rough},
-          .shared = {{.name = "link", .capacity = {95e9, rough}, .wants = {0, 50e9, 50e9}}},
-          .variants = {{"fp32",
-                        {{"matmul_flops", {50e12, rough}},
-                         {"narrow_flops", {40e12, rough}},
-                         {"attention_flops", {20e12, rough}},
-                         {"attention_backward_flops", {15e12, rough}}}}},
-          .device = "cuda",
-          .cores = threads};
+  Profile profile{.name = fmt::format(
+                      "a GPU of the H100 class, {} threads (rule of thumb, not measured)", threads),
+                  .matmul_flops = {650e12, rough},
+                  .narrow_flops = {400e12, rough},
+                  .attention_flops = {450e12, rough},
+                  .attention_backward_flops = {350e12, rough},
+                  .pass_bytes_per_second = {2.5e12, rough},
+                  .device_bytes_per_second = {3.5e12, rough},
+                  .up_bytes_per_second = {50e9, rough},
+                  .down_bytes_per_second = {50e9, rough},
+                  .host_bytes_per_second = {std::min(120e9, 4e9 * threads), rough},
+                  .sum_bytes_per_second = {std::min(120e9, 4e9 * threads), rough},
+                  .task_seconds = {5e-6, rough},
+                  .copy_seconds = {5e-6, rough},
+                  .call_seconds = {2e-6, rough},
+                  .shared = {{.name = "link", .capacity = {95e9, rough}, .wants = {0, 50e9, 50e9}}},
+                  .variants = {{"fp32",
+                                {{"matmul_flops", {50e12, rough}},
+                                 {"narrow_flops", {40e12, rough}},
+                                 {"attention_flops", {20e12, rough}},
+                                 {"attention_backward_flops", {15e12, rough}}}}},
+                  .device = "cuda",
+                  .cores = threads};
+  add_shared_disk(profile, profile.read_bytes_per_second);
+  return profile;
+}
+
+void add_shared_disk(Profile& profile, const Figure& both) {
+  const auto shared = [&](const char* name, const Figure& capacity, double reads, double writes) {
+    Shared made{.name = name, .capacity = capacity};
+    made.wants[static_cast<std::size_t>(Draw::read)] = reads;
+    made.wants[static_cast<std::size_t>(Draw::write)] = writes;
+    profile.shared.push_back(std::move(made));
+  };
+  const Figure &read = profile.read_bytes_per_second, &write = profile.write_bytes_per_second;
+  shared("disk reads", read, read, 0);
+  shared("disk writes", write, 0, write);
+  shared("disk", both, read, read);
 }
 
 double seconds_of(const Cost& cost, const ProfileField& field, const Profile& profile) {

@@ -81,11 +81,13 @@ class Router {
       for (std::size_t hop = 1; hop < way.size(); ++hop) {
         Use to = destination;
         to.range = {destination.range.first + done, bytes};
+        auto number = static_cast<std::size_t>(done / piece);
         if (hop + 1 < way.size()) {
           to.object = staging(way[hop], align_up(bytes, grain), grain, way.front(), way.back());
           to.range = {0, bytes};
+          number = 0;  // each piece has another one
         }
-        add(task, from, to, static_cast<std::size_t>(done / piece));
+        add(task, from, to, number);
         from = {Role::source, to.object, Access::read, to.range};
       }
     }
@@ -101,10 +103,7 @@ class Router {
     const Bytes bytes = align_up(from.range.bytes, grain);
     from.range.bytes = to.range.bytes = bytes;
     for (const Use* use : {&from, &to}) pad(use->object, use->range.first + bytes, grain);
-    Task task = transfer_task(program_, from, to);
-    // Pieces of one object take the lanes in turn, too.
-    number += static_cast<std::size_t>(like.find(Role::destination)->object);
-    task.lane = *program_.topology->link(a, b, false, number);
+    Task task = transfer_task(program_, from, to, false, number);
     task.block = like.block;
     task.micro = like.micro;
     task.chunk = like.chunk;
@@ -142,15 +141,15 @@ class Router {
 
 }  // namespace
 
-Task transfer_task(const Program& program, Use source, Use destination, bool express) {
+Task transfer_task(const Program& program, Use source, Use destination, bool express,
+                   std::size_t number) {
   const Tier from = program[source.object].tier;
   const Tier to = program[destination.object].tier;
   const Range range = program.range_of(source);
   source.range = range;
   destination.range.bytes = range.bytes;
-  // Objects that follow each other come by the lanes in turn.
-  const auto lane =
-      program.topology->link(from, to, express, static_cast<std::size_t>(destination.object));
+  const auto lane = program.topology->link(from, to, express,
+                                           number + static_cast<std::size_t>(destination.object));
   return {.kind = Task::Kind::transfer,
           .op = Op::transfer,
           .lane = lane.value_or(Lane::compute),

@@ -6,8 +6,10 @@
 namespace ebb::plan {
 
 // A transfer of the source's range to the destination's, which are as long. Where no lane joins
-// their tiers, it has none until route() has found the way.
-Task transfer_task(const Program&, Use source, Use destination, bool express = false);
+// their tiers, it has none until route() has found the way. Of several lanes it takes the one whose
+// turn it is by `number` and the destination.
+Task transfer_task(const Program&, Use source, Use destination, bool express = false,
+                   std::size_t number = 0);
 
 // Makes every transfer one that a lane can do: where no lane joins two tiers, it goes through
 // staging objects on the tiers between them; where a tier takes or gives only so much at a time, or

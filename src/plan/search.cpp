@@ -20,7 +20,7 @@ constexpr std::size_t kStarts = 8;
 constexpr std::int64_t kPassesOfBytes = 3;
 // As many programs are built as have so many tasks together, but not fewer than some.
 constexpr int kMostBuilt = 1 << 20;
-constexpr int kLeastPrograms = 600;
+constexpr int kLeastPrograms = 300;
 // Steps go from this distance to the nearest.
 constexpr int kFarthest = 8;
 

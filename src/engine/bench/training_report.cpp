@@ -35,6 +35,7 @@ void add(Json& json, const RowResult& row, const MeasuredPlan& measured) {
   json["share_of_light"] = or_null(measured.share_of_light);
   json["step_seconds"] = measured.step_seconds;
   json["peaks"] = {{"device", to_json(measured.device)}, {"host", to_json(measured.host)}};
+  if (measured.disk) json["peaks"]["disk"] = to_json(*measured.disk);
   json["start_seconds"] = measured.start.json();
   json["weights_digest"] = measured.digest;
 }

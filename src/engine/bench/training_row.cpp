@@ -1,4 +1,5 @@
 #include "engine/bench/training_row.h"
+#include "engine/disk_tier.h"
 
 #include <algorithm>
 #include <chrono>
@@ -125,7 +126,10 @@ TrainingSettings RowRunner::settings_of(const TrainingRow& row) {
         static_cast<Bytes>(limit.share * static_cast<double>(resident_state_bytes(plan)));
     train.device_memory = std::min(machine_.device, plan.peak(plan::Tier::device) - less);
   }
-  return training_settings(train, config, machine_);
+  train.disk = options_.disk;
+  TrainingSettings settings = training_settings(train, config, machine_);
+  add_disks_of(train, &files_, settings);
+  return settings;
 }
 
 MeasuredPlan RowRunner::measure(const TrainingSettings& settings, plan::Plan plan,
@@ -156,6 +160,7 @@ MeasuredPlan RowRunner::measure(const TrainingSettings& settings, plan::Plan pla
   measured.share_of_light = plan::measured_share_of_light(run.plan(), measured.seconds());
   measured.device = peak_of(run, plan::Tier::device);
   measured.host = peak_of(run, plan::Tier::host);
+  if (!options_.disk.empty()) measured.disk = peak_of(run, kDisk);
   tell("digest", 0.9);
   measured.digest = run.store().weights_digest();
   return measured;

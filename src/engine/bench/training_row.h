@@ -32,6 +32,7 @@ struct MeasuredPlan {
   std::optional<double> share_of_light{};
   Peak device{};
   Peak host{};
+  std::optional<Peak> disk{};
   StartTimes start{};
   std::string digest{};  // of the weights after all steps
 

@@ -8,7 +8,9 @@
 #include <fmt/ranges.h>
 
 #include "ebb/error.h"
+#include "engine/disk_tier.h"
 #include "engine/machine_profile.h"
+#include "engine/probe/disk_rates.h"
 #include "engine/probe/measure.h"
 #include "engine/settings.h"
 #include "io/posix_file_system.h"
@@ -62,14 +64,24 @@ ProbeResult probe(const ProbeOptions& options,
   }
   engine::Runtime runtime(options.device, engine::check_threads(options.threads));
   const std::filesystem::path file = file_of(options, runtime.device().kind());
+  io::PosixFileSystem files;
+  const auto folders = engine::disks_to_measure(options.disk, files);
   const auto start = std::chrono::steady_clock::now();
   const auto spent = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  const engine::Measured measured =
+  engine::Measured measured =
       engine::measure_machine(runtime, options.seconds, [&](const std::string& now, double done) {
         progress({.now = now, .done = done, .seconds_left = spent() / done - spent()});
       });
+  if (!folders.empty()) {
+    const engine::DiskRates rates =
+        engine::measure_disk(folders, [&](const std::string& now, double done) {
+          progress({.now = now, .done = done, .seconds_left = done > 0 ? spent() / done : 0});
+        });
+    engine::use_disk_rates(measured.profile, rates);
+    measured.tables["disk"] = engine::to_json(rates);
+  }
   Json json = plan::to_json(measured.profile);
   json["measured"] = {{"date", fmt::format("{:%F}", fmt::gmtime(std::time(nullptr)))},
                       {"seconds", spent()}};
@@ -79,7 +91,6 @@ ProbeResult probe(const ProbeOptions& options,
   result.text =
       fmt::format("{}Measured in {}, kept in {}:\n{}{}", describe(runtime), format_seconds(spent()),
                   result.file, plan::explain_speeds(measured.profile), link_table(measured.tables));
-  io::PosixFileSystem files;
   files.make_directories(io::parent_of(file));
   io::write_text_atomically(files, file, result.json);
   progress({.now = "done", .done = 1, .seconds_left = 0});
