@@ -30,14 +30,14 @@ void require_positive(std::int64_t value, std::string_view flag, std::int64_t mo
 // `none` and `all` are the words for no block and every block.
 std::optional<std::int64_t> parse_blocks(const std::string& text, std::string_view flag,
                                          std::string_view none, std::string_view all,
-                                         std::int64_t layers) {
+                                         std::int64_t layers, std::string_view other = {}) {
   if (text == "auto") return std::nullopt;
   if (text == none) return 0;
   if (text == all) return layers;
   std::int64_t blocks = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), blocks);
   require(error == std::errc{} && end == text.data() + text.size() && blocks >= 0, flag,
-          "'" + text + "'", fmt::format("{}, {}, auto or a number of blocks", none, all));
+          "'" + text + "'", fmt::format("{}, {}, {}auto or a number of blocks", none, all, other));
   return std::min(blocks, layers);
 }
 
@@ -107,9 +107,9 @@ plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
   wishes.host_sums = parse_blocks(o.gradient_sums, "--gradient-sums", "device", "host", blocks);
   wishes.recompute_blocks = parse_blocks(o.recompute, "--recompute", "none", "block", layers);
   const bool inputs_on_disk = o.activations == "disk";
-  wishes.host_inputs =
-      inputs_on_disk ? layers
-                     : parse_blocks(o.activations, "--activations", "device", "host, disk", layers);
+  wishes.host_inputs = inputs_on_disk ? layers
+                                      : parse_blocks(o.activations, "--activations", "device",
+                                                     "host", layers, "disk, ");
   if (inputs_on_disk) wishes.disk_inputs = layers;
   const auto on_disk = [&](const char* flag, const std::optional<std::int64_t>& value,
                            std::optional<std::int64_t>& wish) {

@@ -82,7 +82,22 @@ class RandomKillTest : public SmallCommands {
     if (below(2) == 0) {
       placement = placement + Arguments{"--chunk-parameters", one_of({"4096", "50000", "1000000"})};
     }
+    if (below(2) == 0) {
+      placement =
+          placement +
+          Arguments{
+              "--disk",      scratch(),          "--disk-weights",     one_of({"0", "9"}),
+              "--disk-sums", one_of({"0", "9"}), "--disk-activations", one_of({"0", "1", "9"})};
+      if (states != "resident") {
+        placement = placement + Arguments{"--disk-fraction", one_of({"0.3", "0.7", "1"})};
+      }
+    }
     return placement;
+  }
+
+  std::string scratch() const {
+    std::filesystem::create_directories(at("scratch"));
+    return at("scratch");
   }
 
   Arguments random_saves() {
@@ -141,6 +156,8 @@ TEST_F(RandomKillTest, EndsWithTheBitsOfAnUnbrokenRun) {
     for (const auto& entry : std::filesystem::directory_iterator(out)) {
       EXPECT_NE(entry.path().extension(), ".partial") << entry.path();
     }
+    // However a run ended, nothing of its disk tier is left.
+    EXPECT_TRUE(std::filesystem::is_empty(scratch()));
     std::filesystem::remove_all(out);
     std::filesystem::remove_all(whole);
     if (HasFailure()) return;
