@@ -164,13 +164,13 @@ Choice chunk_row() {
   return row;
 }
 
-// Of what is in host memory, so many blocks' go below it.
-template <auto kValue, auto kWish, auto kOf>
+// Of what leaves the device, so many blocks' go below host memory; more than there are is all.
+template <auto kValue, auto kWish>
 Choice below_row(std::string_view flag) {
   Choice row = row_of<kValue, kWish>(flag, "", "");
   row.least = nothing;
-  row.most = [](const Workload&, const Choices& choices) {
-    return choices.below == Tier::host ? 0 : choices.*kOf;
+  row.most = [](const Workload& work, const Choices& choices) {
+    return choices.below == Tier::host ? 0 : blocks(work);
   };
   row.grid = [](const Workload&) { return Values{0}; };
   row.least_that_fits = true;
@@ -201,9 +201,9 @@ std::span<const Choice> choice_table() {
       inputs_row(),
       chunk_row(),
       depth_row(),
-      below_row<&C::disk_weights, &W::disk_weights, &C::streamed_weights>("--disk-weights"),
-      below_row<&C::disk_sums, &W::disk_sums, &C::host_sums>("--disk-sums"),
-      below_row<&C::disk_inputs, &W::disk_inputs, &C::host_inputs>("--disk-activations")};
+      below_row<&C::disk_weights, &W::disk_weights>("--disk-weights"),
+      below_row<&C::disk_sums, &W::disk_sums>("--disk-sums"),
+      below_row<&C::disk_inputs, &W::disk_inputs>("--disk-activations")};
   return rows;
 }
 

@@ -304,39 +304,35 @@ class Searcher {
     if (const auto seconds = seconds_of_step(point)) grid_.emplace_back(*seconds, point);
   }
 
-  // So much more of host memory goes below it, as near as it can be told: states first, which come
-  // and go once a step; then what does so with every pass. False where nothing more can.
+  // So much more of host memory goes below it, as near as it can be told. First what moves least
+  // for the room it leaves: states come and go once a step, 2 bytes for each; sums, of M
+  // micro-batches, move about M + 1, inputs 2 M, weights 2 M + 2. False where nothing more can go.
   bool send_below(Choices& choices, Bytes bytes) const {
     if (choices.below == Tier::host) return false;
-    auto left = static_cast<double>(bytes);
-    bool sent = false;
+    const auto wanted = static_cast<double>(bytes);
     const double away = std::max(choices.offload_fraction, choices.host_fraction);
     if (!wishes_.disk_fraction && choices.disk_fraction < away) {
-      const double all = bound_.state_bytes();
-      const double part = std::ceil(left / all * kDiskShares + 0.5) / kDiskShares;
-      const double now = std::min(away, choices.disk_fraction + part);
-      left -= (now - choices.disk_fraction) * all;
-      choices.disk_fraction = now;
-      sent = true;
+      const double part = std::ceil(wanted / bound_.state_bytes() * kDiskShares) / kDiskShares;
+      choices.disk_fraction = std::min(away, choices.disk_fraction + part);
+      return true;
     }
-    const auto blocks = static_cast<double>(work_.blocks.size());
-    const double weights = bound_.weight_bytes() / blocks;
-    const double gradients = static_cast<double>(work_.parameters() * std::max(work_.gradient_bytes,
-                                                                               work_.sum_bytes())) /
-                             blocks;
+    // One kind at a time: what it leaves is known only then.
     const auto send = [&](std::int64_t& value, std::int64_t most, bool fixed, double each) {
-      if (left <= 0 || fixed || value >= most || each <= 0) return;
-      const auto more = static_cast<std::int64_t>(std::ceil(left / each));
-      const std::int64_t now = std::min(most, value + more);
-      left -= static_cast<double>(now - value) * each;
-      value = now;
-      sent = true;
+      if (fixed || value >= most || each <= 0) return false;
+      value = std::min(most, value + static_cast<std::int64_t>(std::ceil(wanted / each)));
+      return true;
     };
-    send(choices.disk_weights, choices.streamed_weights, wishes_.disk_weights.has_value(), weights);
-    send(choices.disk_inputs, choices.host_inputs, wishes_.disk_inputs.has_value(),
-         static_cast<double>(work_.input));
-    send(choices.disk_sums, choices.host_sums, wishes_.disk_sums.has_value(), gradients);
-    return sent;
+    const auto blocks = static_cast<std::int64_t>(work_.blocks.size());
+    const auto each = [&](double all) { return all / static_cast<double>(blocks); };
+    const auto gradients =
+        static_cast<double>(work_.parameters() * std::max(work_.gradient_bytes, work_.sum_bytes()));
+    // What the CPU updates is gathered by the CPU.
+    const std::int64_t sums = choices.host_fraction > 0 ? blocks : choices.host_sums;
+    return send(choices.disk_sums, sums, wishes_.disk_sums.has_value(), each(gradients)) ||
+           send(choices.disk_inputs, choices.host_inputs, wishes_.disk_inputs.has_value(),
+                static_cast<double>(work_.input)) ||
+           send(choices.disk_weights, choices.streamed_weights, wishes_.disk_weights.has_value(),
+                each(bound_.weight_bytes()));
   }
 
   // The choices with as much below host memory as it takes for the rest to fit there.
@@ -354,7 +350,7 @@ class Searcher {
     placed.needs = barest(placed.choices);
     // Holes take a little, too.
     const Bytes room = limits_[Tier::host] - limits_[Tier::host] / 128;
-    constexpr int tries = 6;
+    constexpr int tries = 10;
     for (int i = 0; i < tries && placed.needs[Tier::host] > limits_[Tier::host]; ++i) {
       if (!send_below(placed.choices, placed.needs[Tier::host] - room)) break;
       placed.needs = barest(placed.choices);
