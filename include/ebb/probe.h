@@ -15,7 +15,7 @@ struct ProbeOptions {
   double seconds = 20;          // to spend, about; fewer are less exact
   // Folders of drives to measure, PATH or PATH:BYTES to write; without bytes 8 GiB, more than most
   // drives' caches hold. None: what plans know of a disk stays a rule of thumb.
-  std::vector<std::string> disk;
+  std::vector<std::string> disk{};
   std::string out;  // the file; empty: where train and plan look for it
 };
 

@@ -103,7 +103,7 @@ void add_training(CLI::App& verb, Action& action) {
   add_bytes(*train, "--host-memory", o.host_memory, "The most that may be held in host memory");
   train
       ->add_option("--disk", o.disk,
-                   "A folder for what host memory cannot hold; several for several")
+                   "A folder for what host memory cannot hold; several for several drives")
       ->type_name("PATH[:BYTES]");
   train->add_option("--device", o.device, "cpu, cuda, or auto: a GPU where there is one")
       ->capture_default_str();

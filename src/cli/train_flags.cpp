@@ -123,7 +123,8 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
   verb.add_option(
           "--states", o.states,
           "Where optimizer states are updated: resident (they stay on the device), stream (they "
-          "live in host memory and ride through the device), host (the CPU updates them), auto")
+          "live in host memory, or on a disk, and ride through the device), host (the CPU updates "
+          "them), auto")
       ->capture_default_str()
       ->group(group);
   verb.add_option("--offload-fraction", o.offload_fraction,
@@ -136,9 +137,10 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
           "--use-cpu-offloading", [&o] { o.offload_fraction = 1.0; },
           "No state stays on the device (the same as --offload-fraction 1)")
       ->group(group);
-  verb.add_option("--weights", o.weights,
-                  "Where weights live: resident (on the device), stream (in host memory; a block's "
-                  "come up before each of its passes), a number of blocks that stream, auto")
+  verb.add_option(
+          "--weights", o.weights,
+          "Where weights live: resident (on the device), stream (in host memory, or on a disk; a "
+          "block's come up before each of its passes), a number of blocks that stream, auto")
       ->capture_default_str()
       ->group(group);
   verb.add_option("--gradient-sums", o.gradient_sums,

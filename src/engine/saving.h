@@ -59,6 +59,8 @@ class Saving {
   // long again.
   void save_finally(const TrainingState& state);
   bool gave_up() const { return gave_up_; }
+  // What is to be saved lies on a drive that fails: trying again would not help.
+  void lose_patience() { settings_.patience_seconds = 0; }
 
   // The folder of the last checkpoint; empty where there is none.
   const std::string& last() const { return last_; }

@@ -249,8 +249,10 @@ class Session {
   TrainSummary train_or_save(TrainingRun& run, Saving& saving, StepLog& log) {
     try {
       return train(run, saving, log);
-    } catch (const std::exception&) {
+    } catch (const std::exception& error) {
       const std::exception_ptr failure = std::current_exception();
+      const bool of_disk = dynamic_cast<const IoError*>(&error) != nullptr;
+      if (of_disk && run.executor().failed_step()) saving.lose_patience();
       const std::string rest = save_what_is_whole(run, saving);
       write_trace(run);
       rethrow_with(failure, rest);

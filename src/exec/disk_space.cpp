@@ -149,7 +149,7 @@ void DiskSpace::read(Bytes offset, void* memory, Bytes bytes) {
     const io::DirectRequest where = request_at(offset + done);
     throw IoError(fmt::format(
         "{}: the {} bytes at {} of the {} are not those that were written: the drive or its cable "
-        "fails. What was saved is not on it; look at the kernel's log and choose another --disk.",
+        "fails. Look at the kernel's log, and choose another --disk.",
         where.file->folder().string(), kGrain, where.offset, name()));
   }
 }

@@ -168,8 +168,6 @@ Profile cpu_server() {
       host_memory(memory, profile.up_bytes_per_second, profile.down_bytes_per_second, memory));
   profile.read_bytes_per_second = of_sheet(kServer.read, 0.8);
   profile.write_bytes_per_second = of_sheet(kServer.write, kServer.write_share);
-  std::erase_if(profile.shared,
-                [](const Shared& shared) { return shared.name.starts_with("disk"); });
   profile.device_memory = kServer.memory / 2;
   profile.host_memory = kServer.memory / 2;
   return profile;

@@ -19,6 +19,7 @@ constexpr int kNoDisk = 3;   // what a disk does was not known
 constexpr int kOneRate = 2;  // nor were sums apart from updates by the CPU
 
 constexpr std::string_view kSeconds = "s";
+constexpr std::string_view kSharedDisk = "disk";
 constexpr std::array<ProfileField, 15> kFields = {{
     {"matmul_flops", "matrix products", "FLOP/s", &Profile::matmul_flops, &Cost::flops},
     {"narrow_flops", "narrow products", "FLOP/s", &Profile::narrow_flops, &Cost::narrow_flops},
@@ -187,6 +188,10 @@ Profile parse_profile(const Json& json, std::string_view where) {
       if (version > kOneRate) shared.beside = read_by_draw(each.at("beside"), "beside", version);
       profile.shared.push_back(std::move(shared));
     }
+    const bool knows_disk =
+        std::any_of(profile.shared.begin(), profile.shared.end(),
+                    [](const Shared& shared) { return shared.name == kSharedDisk; });
+    if (!knows_disk) add_shared_disk(profile, profile.read_bytes_per_second);
     return profile;
   } catch (const std::exception& error) {
     throw FormatError(
@@ -250,8 +255,11 @@ Profile rough_gpu_profile(int threads) {
 }
 
 void add_shared_disk(Profile& profile, const Figure& both) {
-  const auto shared = [&](const char* name, const Figure& capacity, double reads, double writes) {
-    Shared made{.name = name, .capacity = capacity};
+  std::erase_if(profile.shared,
+                [](const Shared& shared) { return shared.name.starts_with(kSharedDisk); });
+  const auto shared = [&](std::string_view name, const Figure& capacity, double reads,
+                          double writes) {
+    Shared made{.name = std::string(name), .capacity = capacity};
     made.wants[static_cast<std::size_t>(Draw::read)] = reads;
     made.wants[static_cast<std::size_t>(Draw::write)] = writes;
     profile.shared.push_back(std::move(made));
@@ -259,7 +267,7 @@ void add_shared_disk(Profile& profile, const Figure& both) {
   const Figure &read = profile.read_bytes_per_second, &write = profile.write_bytes_per_second;
   shared("disk reads", read, read, 0);
   shared("disk writes", write, 0, write);
-  shared("disk", both, read, read);
+  shared(kSharedDisk, both, read, read);
 }
 
 double seconds_of(const Cost& cost, const ProfileField& field, const Profile& profile) {

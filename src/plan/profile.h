@@ -95,9 +95,9 @@ Profile rough_cpu_profile(int threads);
 // A GPU of the H100 class on PCIe 5, by rule of thumb; `threads` update on the host.
 Profile rough_gpu_profile(int threads);
 
-// What lanes of a disk share, by its rates in the profile: several that read, or that write, get no
-// more than one; both at once get `both`, in bytes that are read: what is written counts as what
-// could be read meanwhile.
+// What lanes of a disk share, by its rates in the profile, instead of what was said before: several
+// that read, or that write, get no more than one; both at once get `both`, in bytes that are read:
+// what is written counts as what could be read meanwhile.
 void add_shared_disk(Profile&, const Figure& both);
 
 // Of the compute lane: what the field's part of the work takes.

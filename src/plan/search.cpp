@@ -305,8 +305,8 @@ class Searcher {
   }
 
   // So much more of host memory goes below it, as near as it can be told. First what moves least
-  // for the room it leaves: states come and go once a step, 2 bytes for each; sums, of M
-  // micro-batches, move about M + 1, inputs 2 M, weights 2 M + 2. False where nothing more can go.
+  // for the room it leaves: states come and go once a step, 2 bytes for each; of M micro-batches
+  // sums move at most 2 M, inputs 2 M, weights 2 M + 2. False where nothing more can go.
   bool send_below(Choices& choices, Bytes bytes) const {
     if (choices.below == Tier::host) return false;
     const auto wanted = static_cast<double>(bytes);

@@ -70,7 +70,7 @@ TEST_F(BadInput, Flags) {
                       {"--states host", "--host-fraction", "--offload-fraction alone"});
   expect_flag_refused({"--recompute", "x"}, {"--recompute 'x'", "none, block, auto or a number"});
   expect_flag_refused({"--recompute", "-1"}, {"--recompute '-1'", "none, block, auto"});
-  expect_flag_refused({"--activations", "y"}, {"--activations 'y'", "device, host, auto"});
+  expect_flag_refused({"--activations", "y"}, {"--activations 'y'", "device, host, disk, auto"});
   expect_flag_refused({"--dtype", "int4"}, {"--dtype 'int4'", "bf16 or fp32"});
   expect_flag_refused({"--gradients", "int4"}, {"--gradients 'int4'", "bf16 or fp32"});
   expect_flag_refused({"--dtype", "fp32", "--gradients", "bf16"}, {"--gradients bf16", "fp32"});

@@ -77,8 +77,10 @@ class KeptProfile : public testing::Test {
 TEST_F(KeptProfile, IsWholeAndUsedWhereItWasMade) {
   EXPECT_THAT(load(2), AllOf(HasSubstr("ebb probe"), HasSubstr("/ rule of thumb")));
   std::vector<BenchProgress> told;
-  const ProbeResult result = probe({.device = device, .threads = 2, .seconds = 0, .out = ""},
-                                   [&](const BenchProgress& p) { told.push_back(p); });
+  const std::string drive = folder.path().string() + ":64MiB";
+  const ProbeResult result =
+      probe({.device = device, .threads = 2, .seconds = 0, .disk = {drive}, .out = ""},
+            [&](const BenchProgress& p) { told.push_back(p); });
   EXPECT_EQ(result.file, file.string());
   EXPECT_EQ(told.back().done, 1);
   EXPECT_GT(told.size(), 20u);

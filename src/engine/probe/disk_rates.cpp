@@ -165,8 +165,6 @@ void use_disk_rates(plan::Profile& profile, const DiskRates& rates) {
   constexpr std::string_view measured = "measured";
   profile.read_bytes_per_second = {rates.read, measured};
   profile.write_bytes_per_second = {rates.write, measured};
-  std::erase_if(profile.shared,
-                [](const plan::Shared& shared) { return shared.name.starts_with("disk"); });
   plan::add_shared_disk(
       profile,
       {rates.read * (rates.read_beside / rates.read + rates.write_beside / rates.write), measured});
