@@ -117,11 +117,13 @@ TEST_P(DiskPlacement, GivesTheSameBits) {
   const Outcome expected = train_small(plain, 2, steps);
   std::uint64_t seed = 0;
   for (const OnDisk& on : placements()) {
-    TrainingSettings s = with_disk(plain, on);
-    // Once as it comes; once with lanes that are late, memory that is poisoned, and no more of any
-    // tier than the plan takes.
+    // Once as it comes; once with lanes that are late, memory that is poisoned, no more of any tier
+    // than the plan takes, and reads by threads, which the thread sanitizer can see.
     for (const bool disturbed : {false, true}) {
       if (small_scale() && !disturbed) continue;
+      io::QueueOptions queue;
+      queue.uring = !disturbed;
+      TrainingSettings s = with_disk(plain, on, queue);
       Runtime runtime(test_device(), 2);
       const plan::Plan plan = plan_training(runtime, s);
       if (disturbed) {
