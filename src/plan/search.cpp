@@ -134,6 +134,12 @@ class Searcher {
         bound_(work, profile) {}
 
   SearchResult run() {
+    if (is_hopeless()) {
+      far_ = true;
+      try_leanest();
+      best_.programs = programs_;
+      return best_;
+    }
     if (budget_.start) try_start(*budget_.start);
     if (!best_.fits) try_grid();
     if (!best_.fits) {
@@ -154,6 +160,17 @@ class Searcher {
   }
 
  private:
+  // When the norm is known, all weights, states and gradients of the step are somewhere: where the
+  // tiers together cannot hold them, it does not matter what is where.
+  bool is_hopeless() const {
+    double room = 0;
+    for (const Tier tier : work_.topology->all_tiers()) {
+      room += static_cast<double>(limits_[tier] - work_.extra(tier));
+    }
+    const auto gradients = static_cast<double>(work_.parameters() * work_.gradient_bytes);
+    return bound_.state_bytes() + bound_.weight_bytes() + gradients > room;
+  }
+
   // Where the share that leaves the device is the user's, there is nothing to look for.
   std::optional<double> fixed_share() const {
     if (wishes_.site == Site::resident) return 0.0;
@@ -352,6 +369,9 @@ class Searcher {
     const Bytes room = limits_[Tier::host] - limits_[Tier::host] / 128;
     constexpr int tries = 10;
     for (int i = 0; i < tries && placed.needs[Tier::host] > limits_[Tier::host]; ++i) {
+      // What lies below is full already: more of it helps nobody.
+      const Tier below = placed.choices.below;
+      if (below != Tier::host && placed.needs[below] > limits_[below]) break;
       if (!send_below(placed.choices, placed.needs[Tier::host] - room)) break;
       placed.needs = barest(placed.choices);
     }
