@@ -180,7 +180,7 @@ void TrainingRun::prepare_spaces() {
         if (plan_.program[use.object].tier != plan::Tier::host) continue;
         const Bytes at = plan_.layout.offsets[static_cast<std::size_t>(use.object)];
         first = std::min(first, at + use.range.first);
-        end = std::max(end, at + use.range.first + task.moved);
+        end = std::max(end, at + use.range.first + plan_.program.range_of(use).bytes);
       }
     }
     if (end > first && end - first <= most) {

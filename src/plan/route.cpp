@@ -100,10 +100,17 @@ class Router {
     for (const Tier tier : {a, b}) {
       if (!info(tier).addressable) grain = std::max(grain, info(tier).alignment);
     }
-    const Bytes bytes = align_up(from.range.bytes, grain);
+    const Bytes exact = from.range.bytes;
+    const Bytes bytes = align_up(exact, grain);
     from.range.bytes = to.range.bytes = bytes;
     for (const Use* use : {&from, &to}) pad(use->object, use->range.first + bytes, grain);
     Task task = transfer_task(program_, from, to, false, number);
+    // Nobody may have written the padding of what leaves: the task has it for itself, as if it did,
+    // or what others still do with those bytes would be no business of it.
+    if (bytes > exact && info(a).addressable) {
+      task.uses.push_back(
+          {Role::source, from.object, Access::write, {from.range.first + exact, bytes - exact}});
+    }
     task.block = like.block;
     task.micro = like.micro;
     task.chunk = like.chunk;
