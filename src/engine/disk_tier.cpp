@@ -24,14 +24,21 @@ DiskFolder parse_disk(const std::string& flag) {
   const std::size_t colon = flag.rfind(':');
   if (flag.empty() || colon == 0) throw ConfigError("--disk: expected PATH or PATH:BYTES");
   if (colon == std::string::npos || flag.find('/', colon) != std::string::npos) return {flag};
-  return {flag.substr(0, colon), parse_bytes(flag.substr(colon + 1), "--disk")};
+  const DiskFolder folder{flag.substr(0, colon), parse_bytes(flag.substr(colon + 1), "--disk")};
+  if (folder.most < kMiB) {
+    throw ConfigError(fmt::format("--disk {}: expected 1 MiB or more", flag));
+  }
+  return folder;
 }
 
-// States, weights, sums and inputs, and grains that are not full.
+// States, weights, sums and inputs, and of each chunk some grains that are not full.
 Bytes most_on_disk(const TrainingSettings& s) {
-  constexpr Bytes each = 20;
+  constexpr Bytes each = 20, partly_filled = 5 * DiskSpace::kGrain;
+  const std::int64_t parameters = model::parameters_of(s.config).count();
   const Bytes inputs = s.shape.tokens() * s.config.hidden * 4 * s.config.layers;
-  return each * model::parameters_of(s.config).count() + inputs;
+  const std::int64_t of_chunk = s.wishes.chunk_parameters.value_or(16 << 10);
+  const std::int64_t chunks = parameters / of_chunk + 16 * (s.config.layers + 2);
+  return each * parameters + inputs + chunks * partly_filled;
 }
 
 }  // namespace
@@ -54,9 +61,12 @@ std::vector<DiskFolder> parse_disks(const std::vector<std::string>& flags, io::F
         folder.most = static_cast<Bytes>(static_cast<double>(left) * kShareOfDisk);
       }
     }
-    if (folder.most < DiskSpace::kGrain) {
-      throw ConfigError(fmt::format("--disk {}: expected {}:BYTES with {} or more", path, path,
-                                    format_bytes(DiskSpace::kGrain)));
+    if (folder.most < kMiB) {
+      throw ConfigError(
+          files == nullptr
+              ? fmt::format("--disk {}: of another machine its bytes must be said, as {}:BYTES",
+                            path, path)
+              : fmt::format("--disk {}: that disk has no room left", path));
     }
     folders.push_back(std::move(folder));
   }

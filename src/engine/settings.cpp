@@ -83,6 +83,7 @@ plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
   wishes.offload_fraction = o.offload_fraction;
   wishes.host_fraction = o.host_fraction;
   wishes.disk_fraction = o.disk_fraction;
+  require(o.disk_endurance.value_or(1) > 0, "--disk-endurance", "0", "what the drives can take");
   for (const auto& [flag, value] : {std::pair{"--offload-fraction", o.offload_fraction},
                                     std::pair{"--host-fraction", o.host_fraction},
                                     std::pair{"--disk-fraction", o.disk_fraction}}) {

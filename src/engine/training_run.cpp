@@ -166,6 +166,15 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
   if (settings_.trace_steps > 0) executor_.keep_times(settings_.trace_steps);
 }
 
+// Memory that a stalled device may still write to is left to the end of the process.
+TrainingRun::~TrainingRun() {
+  const bool stalled = std::any_of(spaces_.begin(), spaces_.end(),
+                                   [](const auto& space) { return space->stalled(); });
+  for (auto& space : spaces_) {
+    if (stalled) static_cast<void>(space.release());
+  }
+}
+
 // Tiers without addresses learn which part of host memory they will trade with.
 void TrainingRun::prepare_spaces() {
   constexpr Bytes most = 4 * kGiB;  // locking more takes long
@@ -238,7 +247,8 @@ bool TrainingRun::settle() {
   try {
     finish();
   } catch (const NumericsError&) {
-    return true;
+    // The step before may have failed after it.
+    return executor_.failed_step().value_or(0) > tasks_.last_updating();
   } catch (const std::exception&) {
     // Steps before the one that failed came to their ends. Of that one, nothing must have been
     // updated yet, nor its loss been told: then it would count as done.

@@ -79,6 +79,7 @@ class TrainingRun {
   TrainingRun(Runtime& runtime, TrainingSettings settings);
   // With a plan that was made of these settings.
   TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan plan);
+  ~TrainingRun();
 
   // One step with `accumulate` batches. Returns when the loss and the norm are known; the rest of
   // the step may still be under way. Throws the first failure of any lane; settle() then says

@@ -65,7 +65,7 @@ DiskSpace::DiskSpace(std::string name, Bytes bytes, const std::vector<DiskFolder
     files_.push_back(io::DirectFile::create(folders[i].path, sizes[i]));
     if (files_.back().direct() || sizes[i] == 0 || !note_) continue;
     note_(fmt::format(
-        "--disk {}: its file system has no direct access, so the system's cache takes memory "
+        "--disk {}: its file system has no direct access, or is in memory, which is then taken "
         "beside the limits; choose a folder on ext4, xfs or btrfs",
         folders[i].path.string()));
   }
@@ -136,7 +136,16 @@ void DiskSpace::require_grains(Bytes offset, const void* memory, Bytes bytes) co
 
 void DiskSpace::run(Direction direction, Bytes offset, std::byte* memory, Bytes bytes) {
   const Turn turn(*this);
-  turn.queue().run(direction, requests(offset, memory, bytes));
+  // Who waited for one drive for minutes need not wait for it again.
+  if (stalled_) {
+    throw IoError(fmt::format("the {} has not answered before, and is not asked again", name()));
+  }
+  try {
+    turn.queue().run(direction, requests(offset, memory, bytes));
+  } catch (...) {
+    if (turn.queue().broken()) stalled_ = true;
+    throw;
+  }
 }
 
 void DiskSpace::read(Bytes offset, void* memory, Bytes bytes) {

@@ -2,6 +2,7 @@
 // page cache, with a checksum of every grain in host memory. Nothing of it outlives the process.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
@@ -45,6 +46,7 @@ class DiskSpace final : public memory::Space {
   void write(Bytes offset, const void* memory, Bytes bytes) override;
   void clear(Bytes offset, Bytes bytes) override;
   void prepare(std::byte* memory, Bytes bytes) override;
+  bool stalled() const override { return stalled_; }
 
   std::string_view queue_name() const { return queues_.front()->name(); }
 
@@ -70,6 +72,7 @@ class DiskSpace final : public memory::Space {
   std::vector<std::uint64_t> checksums_;  // by grain; only the lane that has the grain touches it
   std::uint64_t of_zeros_ = 0;
   std::function<void(const std::string&)> note_;
+  std::atomic<bool> stalled_{false};
   std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<std::size_t> free_;  // queues that nobody has

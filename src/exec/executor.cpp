@@ -405,6 +405,7 @@ void Executor::access_now(plan::Tier tier, Bytes offset, Bytes bytes,
   const Bytes grain = topology_[tier].alignment;
   const Bytes piece = plan::align_up(kAccessBytes, grain);
   const auto free = [&](std::byte* memory) {
+    if (space(tier).stalled()) return;  // it may still be written
     ::operator delete(memory, std::align_val_t(exec::at(grain)));
   };
   const std::unique_ptr<std::byte, decltype(free)> memory(

@@ -23,7 +23,9 @@ void Space::write(Bytes, const void*, Bytes) {
 void Space::clear(Bytes offset, Bytes bytes) {
   constexpr std::align_val_t alignment{64 * kKiB};  // more than any tier asks for
   constexpr Bytes most = kMiB;
-  const auto free = [&](std::byte* memory) { ::operator delete(memory, alignment); };
+  const auto free = [&](std::byte* memory) {
+    if (!stalled()) ::operator delete(memory, alignment);
+  };
   const auto length = static_cast<std::size_t>(std::min(most, bytes));
   const std::unique_ptr<std::byte, decltype(free)> zeros(
       static_cast<std::byte*>(::operator new(length, alignment)), free);

@@ -32,6 +32,10 @@ class Space {
   // Before the first of them: read() and write() will be called with this memory most of the time.
   virtual void prepare(std::byte* /*memory*/, Bytes /*bytes*/) {}
 
+  // A device behind it has stalled, and may still write to memory that a call was made with: that
+  // memory must not be used again while the process lives.
+  virtual bool stalled() const { return false; }
+
   // A task used these bytes.
   void touch(Bytes offset, Bytes bytes);
   // The end of the highest range that was touched.

@@ -36,8 +36,8 @@ std::string explain_refusal(const Plan& closest, const Wishes& wishes) {
     const std::string& name = (*closest.workload.topology)[tier].name;
     const bool memory = (*closest.workload.topology)[tier].addressable;
     text += fmt::format("Missing on the {}: {} ({} bytes); --{}{}{} would do for this plan.\n",
-                        name, format_bytes(missing), missing, name,
-                        memory ? "-memory " : " PATH:", closest.peak(tier));
+                        name, format_bytes(missing), missing, name, memory ? "-memory " : " PATH:",
+                        memory ? closest.peak(tier) : align_up(closest.peak(tier), kMiB));
   }
   if (const std::int64_t tasks = tasks_of_step(closest.program, closest.workload);
       tasks > kMostTasks) {

@@ -16,6 +16,7 @@ namespace ebb::io {
 class AsyncQueue : public DirectQueue {
  public:
   void run(Direction direction, std::span<const DirectRequest> requests) final;
+  bool broken() const final { return broken_; }
 
  protected:
   struct Completion {

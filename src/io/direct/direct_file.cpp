@@ -1,7 +1,9 @@
 #include "io/direct/direct_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +30,14 @@ std::optional<Bytes> room_beside(int descriptor) {
   constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<Bytes>::max());
   const std::uint64_t unit = std::max<std::uint64_t>(1, disk.f_frsize);
   return static_cast<Bytes>(std::min<std::uint64_t>(disk.f_bavail, most / unit) * unit);
+}
+
+// A file system in memory, which is taken from the process's side of the limits. Newer ones (tmpfs
+// since Linux 6.6) can be opened as if they were direct.
+bool is_memory(int descriptor) {
+  struct statfs kind {};
+  return ::fstatfs(descriptor, &kind) == 0 &&
+         (kind.f_type == TMPFS_MAGIC || kind.f_type == RAMFS_MAGIC);
 }
 
 [[noreturn]] void throw_not_made(const std::filesystem::path& folder, Bytes bytes,
@@ -67,6 +77,7 @@ void DirectFile::open_unnamed(Bytes bytes) {
     const int code = errno;
     if (descriptor_ >= 0) {
       if (::unlink(name.c_str()) != 0) throw_not_made(folder_, bytes, std::nullopt, errno);
+      direct_ = direct_ && !is_memory(descriptor_);
       return;
     }
     if (code == EINVAL && direct_) {

@@ -27,8 +27,8 @@ class DirectFile {
   Bytes size() const { return size_; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  // False where the file system refuses to go past the page cache (tmpfs before Linux 6.6): then
-  // all works, but the cache takes host memory and any alignment is taken.
+  // False where the file system does not go past the page cache, or is memory itself (tmpfs): then
+  // all works, but it takes host memory and any alignment is taken.
   bool direct() const { return direct_; }
 
  private:

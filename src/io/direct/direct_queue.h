@@ -63,6 +63,8 @@ class DirectQueue {
   // memory, an old kernel) or the queue has no use for it: all works without.
   virtual bool register_memory(std::span<std::byte> memory) = 0;
 
+  // A device has stalled: nothing more is done.
+  virtual bool broken() const = 0;
   virtual std::string_view name() const = 0;  // "io_uring" or "threads"
 
  protected:
