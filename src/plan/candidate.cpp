@@ -109,7 +109,7 @@ Bytes beside_arena(const Program& program, const Workload& workload, Tier tier) 
   // Evaluation's program has a task a block, brings a batch and the loss, and fetches weights no
   // more often than a micro-batch does.
   const auto fetches = std::count_if(program.tasks.begin(), program.tasks.end(), [](const Task& t) {
-    return t.is_transfer() && t.micro == 0 && t.chunk < 0;
+    return t.is_transfer() && t.micro == 0 && t.block >= 0 && t.chunk < 0;
   });
   const auto evaluation = static_cast<std::int64_t>(workload.blocks.size()) + 2 + fetches;
   return workload.extra(tier) +
