@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include <fmt/format.h>
 
@@ -170,9 +171,11 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
 TrainingRun::~TrainingRun() {
   const bool stalled = std::any_of(spaces_.begin(), spaces_.end(),
                                    [](const auto& space) { return space->stalled(); });
-  for (auto& space : spaces_) {
-    if (stalled) static_cast<void>(space.release());
-  }
+  if (!stalled) return;
+  static std::mutex mutex;
+  static auto* const left = new std::vector<std::unique_ptr<memory::Space>>;  // never destroyed
+  std::lock_guard lock(mutex);
+  for (auto& space : spaces_) left->push_back(std::move(space));
 }
 
 // Tiers without addresses learn which part of host memory they will trade with.
