@@ -16,7 +16,9 @@ using exec::DiskSpace;
 constexpr double kShareOfDisk = 0.9;
 // A transfer: long ones make fewer tasks, and plans sooner; four or more wait in host memory.
 constexpr Bytes kShortest = kMiB;
-constexpr Bytes kLongest = 256 * kMiB;
+constexpr Bytes kLong = 128 * kMiB;
+constexpr Bytes kLongest = 256 * kMiB;  // where there would be more pieces than this
+constexpr Bytes kManyPieces = 6000;
 constexpr Bytes kPiecesOfHost = 96;
 
 // The last colon may be a part of the path: what follows it must be bytes.
@@ -76,7 +78,11 @@ std::vector<DiskFolder> parse_disks(const std::vector<std::string>& flags, io::F
 void add_disk(TrainingSettings& s, const std::vector<DiskFolder>& folders,
               std::function<void(const std::string&)> note, io::QueueOptions queue) {
   plan::Topology topology = *s.topology;
-  const Bytes piece = std::clamp(s.limits[plan::Tier::host] / kPiecesOfHost, kShortest, kLongest);
+  Bytes room = 0;
+  for (const DiskFolder& folder : folders) room += folder.most / kMiB * kMiB;
+  const Bytes used = std::min(room, most_on_disk(s));
+  const Bytes piece = std::clamp(s.limits[plan::Tier::host] / kPiecesOfHost, kShortest,
+                                 std::clamp(used / kManyPieces, kLong, kLongest));
   const plan::Tier disk = topology.add(plan::TierInfo{.name = "disk",
                                                       .alignment = DiskSpace::kGrain,
                                                       .addressable = false,
@@ -86,11 +92,19 @@ void add_disk(TrainingSettings& s, const std::vector<DiskFolder>& folders,
     topology.add(plan::LaneInfo{.name = "read" + number, .from = disk, .to = plan::Tier::host});
     topology.add(plan::LaneInfo{.name = "write" + number, .from = plan::Tier::host, .to = disk});
   }
+  // What is late from the disk must not hold up the rest of the link.
+  topology.add(plan::LaneInfo{.name = "through up",
+                              .from = plan::Tier::host,
+                              .to = plan::Tier::device,
+                              .traffic = plan::Traffic::through});
+  topology.add(plan::LaneInfo{.name = "through down",
+                              .from = plan::Tier::device,
+                              .to = plan::Tier::host,
+                              .traffic = plan::Traffic::through});
   s.topology = std::make_shared<const plan::Topology>(std::move(topology));
   s.wishes.below = disk;
-  for (const DiskFolder& folder : folders) s.limits[disk] += folder.most / kMiB * kMiB;
-  s.extras.push_back({plan::Tier::host, "disk checksums",
-                      DiskSpace::checksum_bytes(std::min(s.limits[disk], most_on_disk(s)))});
+  s.limits[disk] = room;
+  s.extras.push_back({plan::Tier::host, "disk checksums", DiskSpace::checksum_bytes(used)});
   s.extras.push_back(
       {plan::Tier::host, "staging", exec::Executor::kAccessBytes + DiskSpace::kGrain});
   s.make_space = [folders, note = std::move(note), queue = std::move(queue)](plan::Tier,

@@ -8,7 +8,8 @@ device::StreamKind stream_kind(const plan::LaneInfo& lane) {
   if (lane.kind == plan::LaneKind::compute) return device::StreamKind::compute;
   const bool of_device = lane.from == plan::Tier::device || lane.to == plan::Tier::device;
   if (lane.kind == plan::LaneKind::cpu || !of_device) return device::StreamKind::host;
-  return lane.express ? device::StreamKind::express : device::StreamKind::copy;
+  return lane.traffic == plan::Traffic::express ? device::StreamKind::express
+                                                : device::StreamKind::copy;
 }
 
 Lanes::Lanes(device::Device& device, const plan::Topology& topology)

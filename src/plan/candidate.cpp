@@ -27,26 +27,41 @@ bool lay_out_within(Plan& plan, Tide tide) {
   }
   ArenaBounds& device = bounds[Tier::device];
   tide.budget = room;
-  tide.host_budget = bounds[Tier::host].most;
+  tide.host_budget = tide.leaving_budget = bounds[Tier::host].most;
   constexpr int attempts = 5;
   for (int attempt = 1; attempt <= attempts; ++attempt) {
     plan.program = build_training(plan.workload, plan.choices, tide);
     bounds[Tier::host].most =
         plan.limits[Tier::host] - beside_arena(plan.program, plan.workload, Tier::host);
     const Bytes alive = peak_alive(plan.program, Tier::device);
-    // More alive than the limit: the barest order needs more too, and nothing helps.
-    if (alive > room) return false;
+    // Streams hold a little more than was asked for. More than that: the barest order needs more
+    // than the limit, too, and nothing helps.
+    if (alive > room) {
+      const Bytes over = alive - room;
+      if (tide.budget <= 0 || over > room / 64) return false;
+      tide.budget = attempt + 1 == attempts ? 0 : std::max<Bytes>(0, tide.budget - 2 * over);
+      continue;
+    }
     // States that ride out hold up whoever needs their memory: the more there is, the later.
     const Bytes streamed = streamed_bytes(plan.program, plan.workload);
     device.wanted = tide.budget == 0 && streamed > 0 ? room : std::min(room, alive + streamed);
     plan.layout = lay_out(plan.program, bounds);
     const Bytes excess = plan.layout.size_of(Tier::device) - room;
-    if (excess <= 0) return fits(plan);
-    if (tide.budget == 0) return false;
-    const bool barest = alive > tide.budget || attempt + 1 == attempts;
-    // Holes do not shrink as fast as the budget: growing steps get there.
-    const Bytes step = std::max(2 * excess, (room / 256) << attempt);
-    tide.budget = barest ? 0 : std::max<Bytes>(0, std::min(tide.budget - step, alive - 1));
+    const Bytes host_excess = plan.layout.size_of(Tier::host) - bounds[Tier::host].most;
+    if (excess <= 0 && host_excess <= 0) return fits(plan);
+    if (host_excess > 0) {
+      // What waits to be written makes holes, too: a little less of it, or none.
+      if (tide.leaving_budget == 0) return false;
+      const Bytes less = std::max(2 * host_excess, bounds[Tier::host].most / 64);
+      tide.leaving_budget = attempt == 1 ? std::max<Bytes>(0, tide.leaving_budget - less) : 0;
+    }
+    if (excess > 0) {
+      if (tide.budget == 0) return false;
+      const bool barest = alive > tide.budget || attempt + 1 == attempts;
+      // Holes do not shrink as fast as the budget: growing steps get there.
+      const Bytes step = std::max(2 * excess, (room / 256) << attempt);
+      tide.budget = barest ? 0 : std::max<Bytes>(0, std::min(tide.budget - step, alive - 1));
+    }
   }
   return false;
 }

@@ -59,18 +59,15 @@ std::vector<Chunk> cut_chunks(const Workload& workload, const Choices& choices) 
   }
   const auto total = static_cast<double>(workload.parameters());
   const double away = std::max(choices.host_fraction, choices.offload_fraction);
-  const double on_disk = away > 0 ? std::min(1.0, choices.disk_fraction / away) : 0;
-  double owed = 0;          // parameters that should be on the disk by now, and are not
   std::int64_t behind = 0;  // parameters from the end up to this chunk's start
   for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
     const auto share = static_cast<double>(behind) / total;
     if (share < choices.host_fraction) chunk->place = Place::cpu;
     if (share < away) {
-      const auto count = static_cast<double>(chunk->count);
-      owed += count * on_disk;
-      const bool there = owed >= count / 2;
-      chunk->home = there ? choices.below : choices.state_home;
-      if (there) owed -= count;
+      // On the disk are the first that leave the device, up to half a chunk more or less.
+      const double half = static_cast<double>(chunk->count) / total / 2;
+      const bool on_disk = share + half > away - choices.disk_fraction;
+      chunk->home = on_disk ? choices.below : choices.state_home;
     }
     const auto blocks_behind = static_cast<std::int64_t>(workload.blocks.size()) - 1 - chunk->block;
     if (chunk->place == Place::cpu || blocks_behind < choices.host_sums) {

@@ -123,7 +123,7 @@ class EvaluationBuilder {
         {.op = op, .block = block, .micro = 0, .cost = cost, .uses = std::move(uses)});
   }
   void transfer(Use source, Use destination) {
-    program_.tasks.push_back(transfer_task(program_, source, destination, true));
+    program_.tasks.push_back(transfer_task(program_, source, destination, Traffic::express));
   }
 
   const Workload& work_;

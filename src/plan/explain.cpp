@@ -109,7 +109,7 @@ std::string cost_table(const Plan& plan) {
       "lane", "busy", "exposed");
   for (const Lane lane : plan.workload.topology->all_lanes()) {
     const LaneInfo& info = (*plan.workload.topology)[lane];
-    if (info.express) continue;  // microseconds
+    if (info.traffic == Traffic::express) continue;  // microseconds
     text += fmt::format("  {:<24}{:>14}{:>14}\n", info.name, format_seconds(p.busy_seconds[lane]),
                         lane == Lane::compute ? "" : format_seconds(p.exposed_seconds[lane]));
     if (lane == Lane::compute) text += work_table(plan);

@@ -101,7 +101,7 @@ class GenerationBuilder {
   }
   // A token waits for them: they must not queue behind anything.
   void transfer(Use source, Use destination) {
-    program_.tasks.push_back(transfer_task(program_, source, destination, true));
+    program_.tasks.push_back(transfer_task(program_, source, destination, Traffic::express));
   }
 
   const GenerationWork& work_;

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace ebb::plan {
 namespace {
 
-Draw draw_of(Tier from, Tier to, bool express) {
-  if (express) return Draw::nothing;
+Draw draw_of(Tier from, Tier to, Traffic traffic) {
+  if (traffic == Traffic::express) return Draw::nothing;
   if (from == Tier::host && to == Tier::device) return Draw::up;
   if (from == Tier::device && to == Tier::host) return Draw::down;
   // A tier that is neither: what is read from it goes to host memory, what is written comes from
@@ -104,7 +105,7 @@ class Router {
     const Bytes bytes = align_up(exact, grain);
     from.range.bytes = to.range.bytes = bytes;
     for (const Use* use : {&from, &to}) pad(use->object, use->range.first + bytes, grain);
-    Task task = transfer_task(program_, from, to, false, number);
+    Task task = transfer_task(program_, from, to, Traffic::through, number);
     // Nobody may have written the padding of what leaves: the task has it for itself, as if it did,
     // or what others still do with those bytes would be no business of it.
     if (bytes > exact && info(a).addressable) {
@@ -124,43 +125,59 @@ class Router {
     object.alignment = std::max(object.alignment, grain);
   }
 
+  // What comes in takes turns in a few objects of its own: bytes that it shared with others would
+  // keep it waiting for them. What goes out may wait long, each piece in an object of its own
+  // (scheduler.h).
   ObjectId staging(Tier tier, Bytes bytes, Bytes alignment, Tier from, Tier to) {
-    const auto [found, fresh] =
-        streams_.try_emplace(std::pair(from, to), static_cast<int>(program_.streams.size()));
-    if (fresh) {
+    Stream& stream = streams_[std::pair(from, to)];
+    const bool comes = info(to).addressable;
+    if (comes && static_cast<int>(stream.objects.size()) == (depth_ + 2) / 2 * 2) {
+      const ObjectId object = stream.objects[stream.next++ % stream.objects.size()];
+      pad(object, bytes, alignment);
+      return object;
+    }
+    if (!comes && stream.number < 0) {
+      stream.number = static_cast<int>(program_.streams.size());
       program_.streams.push_back({fmt::format("{} to {}", info(from).name, info(to).name), depth_});
     }
     program_.objects.push_back({.tier = tier,
                                 .purpose = Purpose::workspace,
+                                .end = comes ? End::low : End::high,
                                 .bytes = align_up(bytes),
                                 .alignment = std::max(alignment, info(tier).alignment),
-                                .stream = found->second,
+                                .stream = stream.number,
                                 .name = "staging"});
-    return static_cast<ObjectId>(program_.objects.size()) - 1;
+    stream.objects.push_back(static_cast<ObjectId>(program_.objects.size()) - 1);
+    return stream.objects.back();
   }
 
   static constexpr Bytes kStaging = 4 * kMiB;
 
   Program& program_;
   int depth_;
-  std::map<std::pair<Tier, Tier>, int> streams_;
+  struct Stream {
+    int number = -1;  // of the program's
+    std::vector<ObjectId> objects{};
+    std::size_t next = 0;
+  };
+  std::map<std::pair<Tier, Tier>, Stream> streams_;
 };
 
 }  // namespace
 
-Task transfer_task(const Program& program, Use source, Use destination, bool express,
+Task transfer_task(const Program& program, Use source, Use destination, Traffic traffic,
                    std::size_t number) {
   const Tier from = program[source.object].tier;
   const Tier to = program[destination.object].tier;
   const Range range = program.range_of(source);
   source.range = range;
   destination.range.bytes = range.bytes;
-  const auto lane = program.topology->link(from, to, express,
+  const auto lane = program.topology->link(from, to, traffic,
                                            number + static_cast<std::size_t>(destination.object));
   return {.kind = Task::Kind::transfer,
           .op = Op::transfer,
           .lane = lane.value_or(Lane::compute),
-          .draw = draw_of(from, to, express),
+          .draw = draw_of(from, to, traffic),
           .moved = range.bytes,
           .uses = {source, destination}};
 }

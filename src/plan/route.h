@@ -8,7 +8,7 @@ namespace ebb::plan {
 // A transfer of the source's range to the destination's, which are as long. Where no lane joins
 // their tiers, it has none until route() has found the way. Of several lanes it takes the one whose
 // turn it is by `number` and the destination.
-Task transfer_task(const Program&, Use source, Use destination, bool express = false,
+Task transfer_task(const Program&, Use source, Use destination, Traffic traffic = Traffic::bulk,
                    std::size_t number = 0);
 
 // Makes every transfer one that a lane can do: where no lane joins two tiers, it goes through

@@ -10,6 +10,26 @@ namespace {
 
 ObjectId object_of(const Fetch& fetch) { return fetch.task.find(Role::destination)->object; }
 
+// Bytes of a tier that are alive at each task, without what is left out.
+std::vector<Bytes> bytes_alive(const Program& program, Tier tier,
+                               const std::vector<bool>& left_out) {
+  std::vector<Bytes> change(program.tasks.size() + 1, 0);
+  Bytes now = 0;
+  for (std::size_t i = 0; i < program.objects.size(); ++i) {
+    const Object& object = program.objects[i];
+    if (object.tier != tier || (!left_out.empty() && left_out[i])) continue;
+    if (object.persistent) {
+      now += object.bytes;
+    } else if (object.first >= 0) {
+      change[static_cast<std::size_t>(object.first)] += object.bytes;
+      change[static_cast<std::size_t>(object.held) + 1] -= object.bytes;
+    }
+  }
+  std::vector<Bytes> alive(program.tasks.size());
+  for (std::size_t task = 0; task < alive.size(); ++task) alive[task] = now += change[task];
+  return alive;
+}
+
 class Scheduler {
  public:
   Scheduler(const Program& program, const std::vector<Fetch>& fetches, const PerTier<Bytes>& budget)
@@ -17,7 +37,7 @@ class Scheduler {
     std::vector<bool> left_out(program.objects.size(), false);
     for (const Fetch& fetch : fetches) left_out[static_cast<std::size_t>(object_of(fetch))] = true;
     for (const Tier tier : program.topology->all_tiers())
-      alive_[tier] = bytes_alive(tier, left_out);
+      alive_[tier] = bytes_alive(program, tier, left_out);
   }
 
   void run(Arrival arrival) {
@@ -31,25 +51,6 @@ class Scheduler {
 
  private:
   const Object& object(std::size_t fetch) const { return program_[object_of(fetches_[fetch])]; }
-
-  // Bytes of a tier that are alive at each task, without what is still to be fetched.
-  std::vector<Bytes> bytes_alive(Tier tier, const std::vector<bool>& left_out) const {
-    std::vector<Bytes> change(program_.tasks.size() + 1, 0);
-    Bytes now = 0;
-    for (std::size_t i = 0; i < program_.objects.size(); ++i) {
-      const Object& object = program_.objects[i];
-      if (object.tier != tier || left_out[i]) continue;
-      if (object.persistent) {
-        now += object.bytes;
-      } else if (object.first >= 0) {
-        change[static_cast<std::size_t>(object.first)] += object.bytes;
-        change[static_cast<std::size_t>(object.held) + 1] -= object.bytes;
-      }
-    }
-    std::vector<Bytes> alive(program_.tasks.size());
-    for (std::size_t task = 0; task < alive.size(); ++task) alive[task] = now += change[task];
-    return alive;
-  }
 
   void take(const Object& object, TaskId from) {
     for (TaskId task = from; task <= object.last; ++task) {
@@ -78,10 +79,8 @@ class Scheduler {
     }
   }
 
-  // Where each starts when they are issued in `order`.
-  std::vector<TaskId> starts_in(const std::vector<std::size_t>& order) const {
-    PerTier<std::vector<Bytes>> alive = alive_;
-    std::vector<TaskId> starts = starts_;
+  // Where each starts when they are issued in `order`, which takes their room.
+  void place(const std::vector<std::size_t>& order, PerTier<std::vector<Bytes>>& alive) {
     TaskId from = 0;
     for (const std::size_t i : order) {
       const Object& state = object(i);
@@ -98,18 +97,26 @@ class Scheduler {
         bytes[static_cast<std::size_t>(task)] += state.bytes;
       }
       from = std::max(from, start);
-      starts[i] = start;
+      starts_[i] = start;
     }
-    return starts;
   }
 
+  // What comes from a tier that cannot be addressed, a slow one, has the first choice of the room.
   void place_by_room(Arrival arrival) {
-    std::vector<std::size_t> order;
+    std::vector<std::size_t> slow, fast;
     for (std::size_t i = 0; i < fetches_.size(); ++i) {
-      if (object(i).stream < 0) order.push_back(i);
+      if (object(i).stream >= 0) continue;
+      const Tier from = program_[fetches_[i].task.find(Role::source)->object].tier;
+      ((*program_.topology)[from].addressable ? fast : slow).push_back(i);
     }
-    if (order.empty()) return;
-    starts_ = starts_in(order);
+    // And it comes in the order of its uses: these need not wait until all of it is there.
+    if (!slow.empty()) place_by_room(slow, Arrival::first_first);
+    if (!fast.empty()) place_by_room(fast, arrival);
+  }
+
+  void place_by_room(std::vector<std::size_t>& order, Arrival arrival) {
+    PerTier<std::vector<Bytes>> alive = alive_;
+    place(order, alive);
     // Those that are in before the first is used take their places from the high end down. Updates
     // go in the order of the blocks, and so does what the next forward pass fills from the low end
     // up: the first to be updated, and so the first to leave, must be the last to come.
@@ -118,8 +125,10 @@ class Scheduler {
       const auto window = std::find_if(order.begin(), order.end(),
                                        [&](std::size_t i) { return starts_[i] >= first_use; });
       std::reverse(order.begin(), window);
-      starts_ = starts_in(order);
+      alive = alive_;
+      place(order, alive);
     }
+    alive_ = std::move(alive);
     order_.insert(order_.end(), order.begin(), order.end());
   }
 
@@ -150,6 +159,45 @@ void place_fetches(Program& program, std::vector<Fetch> fetches, const PerTier<B
     merged.push_back(std::move(program.tasks[task]));
   }
   program.tasks = std::move(merged);
+}
+
+void hold_what_leaves(Program& program, const PerTier<Bytes>& budget) {
+  // By tier, in the order in which they would be gone.
+  std::vector<std::vector<ObjectId>> leaving(program.topology->tiers.size());
+  for (TaskId id = 0; id < static_cast<TaskId>(program.tasks.size()); ++id) {
+    const Task& task = program.tasks[static_cast<std::size_t>(id)];
+    if (!task.is_transfer()) continue;
+    const Tier to = program[task.find(Role::destination)->object].tier;
+    const ObjectId source = task.find(Role::source)->object;
+    const Object& object = program[source];
+    if ((*program.topology)[to].addressable || object.persistent || object.last != id) continue;
+    leaving[object.tier.index].push_back(source);
+  }
+  for (const Tier tier : program.topology->all_tiers()) {
+    std::vector<ObjectId>& ids = leaving[tier.index];
+    if (ids.empty()) continue;
+    std::stable_sort(ids.begin(), ids.end(),
+                     [&](ObjectId a, ObjectId b) { return program[a].held < program[b].held; });
+    const std::vector<Bytes> alive = bytes_alive(program, tier, {});
+    const Bytes room = std::min(budget[tier], *std::max_element(alive.begin(), alive.end()));
+    // Those from `oldest` up to `next` are kept; where there is no room for all, the oldest goes.
+    std::size_t oldest = 0, next = 0;
+    Bytes kept = 0;
+    const auto end = static_cast<TaskId>(alive.size());
+    for (TaskId id = 0; id <= end; ++id) {
+      for (; next < ids.size() && program[ids[next]].held < id; ++next) {
+        kept += program[ids[next]].bytes;
+      }
+      const auto full = [&] {
+        return id == end || alive[static_cast<std::size_t>(id)] + kept > room;
+      };
+      for (; oldest < next && full(); ++oldest) {
+        Object& object = program.objects[static_cast<std::size_t>(ids[oldest])];
+        object.held = id - 1;
+        kept -= object.bytes;
+      }
+    }
+  }
 }
 
 }  // namespace ebb::plan

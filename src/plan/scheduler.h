@@ -29,4 +29,9 @@ enum class Arrival : std::uint8_t {
 // behind the norm from states that went out.
 void place_fetches(Program&, std::vector<Fetch> fetches, const PerTier<Bytes>& budget, Arrival);
 
+// What leaves for a tier that cannot be addressed, a slow one, keeps its bytes for as long as there
+// is room, in the budget and below the peak that its tier has anyway: who comes next then waits for
+// older ones to be written. Changes `held` alone, of programs whose lifetimes are known.
+void hold_what_leaves(Program&, const PerTier<Bytes>& budget);
+
 }  // namespace ebb::plan

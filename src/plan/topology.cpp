@@ -17,14 +17,17 @@ Lane Topology::add(LaneInfo lane) {
   return {static_cast<std::uint8_t>(lanes.size() - 1)};
 }
 
-std::optional<Lane> Topology::link(Tier from, Tier to, bool express, std::size_t number) const {
+std::optional<Lane> Topology::link(Tier from, Tier to, Traffic traffic, std::size_t number) const {
   std::array<Lane, kMostLanes> bulk;
   std::size_t count = 0;
   for (const Lane lane : all_lanes()) {
     const LaneInfo& info = (*this)[lane];
     if (info.kind != LaneKind::transfer || info.from != from || info.to != to) continue;
-    if (express && info.express) return lane;
-    if (!info.express) bulk[count++] = lane;
+    if (info.traffic == Traffic::bulk) {
+      bulk[count++] = lane;
+    } else if (info.traffic == traffic) {
+      return lane;
+    }
   }
   return count == 0 ? std::nullopt : std::optional(bulk[number % count]);
 }
@@ -48,15 +51,20 @@ std::vector<Tier> Topology::route(Tier from, Tier to) const {
 }
 
 std::shared_ptr<const Topology> device_and_host() {
-  static const auto topology = std::make_shared<const Topology>(Topology{
-      .tiers = {{.name = "device"}, {.name = "host"}},
-      .lanes = {
-          {.name = "compute", .kind = LaneKind::compute},
-          {.name = "up", .from = Tier::host, .to = Tier::device},
-          {.name = "down", .from = Tier::device, .to = Tier::host},
-          {.name = "host", .kind = LaneKind::cpu},
-          {.name = "express up", .from = Tier::host, .to = Tier::device, .express = true},
-          {.name = "express down", .from = Tier::device, .to = Tier::host, .express = true}}});
+  static const auto topology = std::make_shared<const Topology>(
+      Topology{.tiers = {{.name = "device"}, {.name = "host"}},
+               .lanes = {{.name = "compute", .kind = LaneKind::compute},
+                         {.name = "up", .from = Tier::host, .to = Tier::device},
+                         {.name = "down", .from = Tier::device, .to = Tier::host},
+                         {.name = "host", .kind = LaneKind::cpu},
+                         {.name = "express up",
+                          .from = Tier::host,
+                          .to = Tier::device,
+                          .traffic = Traffic::express},
+                         {.name = "express down",
+                          .from = Tier::device,
+                          .to = Tier::host,
+                          .traffic = Traffic::express}}});
   return topology;
 }
 

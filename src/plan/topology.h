@@ -24,13 +24,21 @@ struct TierInfo {
 
 enum class LaneKind : std::uint8_t { compute, cpu, transfer };
 
+// Whose transfers a lane takes. A lane keeps its order: what waits for a slow tier, or is small and
+// urgent, has lanes of its own where there are some.
+enum class Traffic : std::uint8_t {
+  bulk,
+  express,  // small and urgent
+  through,  // on its way from a tier beyond, or to one
+};
+
 struct LaneInfo {
   std::string name;
   LaneKind kind = LaneKind::transfer;
   // Of transfers:
   Tier from{};
   Tier to{};
-  bool express = false;  // for what is small and urgent
+  Traffic traffic = Traffic::bulk;
   // What a transfer gets when it is alone; 0 where the machine's profile knows the lane.
   double bytes_per_second = 0;
 };
@@ -54,9 +62,10 @@ struct Topology {
            std::views::transform([](std::size_t i) { return Lane{static_cast<std::uint8_t>(i)}; });
   }
 
-  // The lane of the direct way between two tiers, nothing where there is none. An express one where
-  // it is asked for and there is one. Of several bulk lanes, transfers with numbers take turns.
-  std::optional<Lane> link(Tier from, Tier to, bool express = false, std::size_t number = 0) const;
+  // The lane of the direct way between two tiers, nothing where there is none: one for such
+  // traffic, or else a bulk one. Of several bulk lanes, transfers with numbers take turns.
+  std::optional<Lane> link(Tier from, Tier to, Traffic traffic = Traffic::bulk,
+                           std::size_t number = 0) const;
   // The tiers of the shortest way, both ends included. Throws std::invalid_argument where no lanes
   // lead from one to the other.
   std::vector<Tier> route(Tier from, Tier to) const;

@@ -44,7 +44,7 @@ class Passes {
                                fmt::format("batch {}", step_.micro));
     Task& load = step_.transfer(
         {step_.program.persistent.batches[Step::at(step_.micro)], {0, step_.work.batch}},
-        {step_.batch}, true);
+        {step_.batch}, Traffic::express);
     load.micro = step_.micro;
     for (int b = 0; b < step_.blocks(); ++b) {
       if (step_.block(b).kind == BlockKind::head) continue;  // runs with its backward
@@ -186,6 +186,8 @@ Program build_training(const Workload& workload, const Choices& choices, const T
                 tide.early ? Arrival::first_first : Arrival::last_first);
   route(step.program, static_cast<int>(choices.depth));
   step.program.find_lifetimes();
+  budget[Tier::host] = tide.leaving_budget;
+  hold_what_leaves(step.program, budget);
   return std::move(step.program);
 }
 

@@ -12,9 +12,10 @@ namespace ebb::plan {
 // How streamed states ride in: as early as they fit into the budget until they leave. The budget is
 // a wish, not a check: where even the barest order needs more, lay_out() shows it.
 struct Tide {
-  Bytes budget = 0;       // of the device
-  Bytes host_budget = 0;  // of host memory, for states that the CPU fetches from elsewhere
-  bool early = false;     // from the first micro-batch on, not in the last alone
+  Bytes budget = 0;          // of the device
+  Bytes host_budget = 0;     // of host memory, for states that the CPU fetches from elsewhere
+  Bytes leaving_budget = 0;  // of host memory, for what waits to be written to a slow tier
+  bool early = false;        // from the first micro-batch on, not in the last alone
   // From which end the step's gradients grow. From the low end, states lie above them and hold up
   // the next forward pass less; from the high end there are fewer holes.
   End gradients = End::high;

@@ -149,7 +149,10 @@ TEST(TrainingProgram, IsFreeOfRacesWithAllOfItBelowHostMemory) {
     const Choices choices = with_some_below(seed, work, random_choices(seed, work));
     SCOPED_TRACE(describe(seed, work, choices));
     for (const Bytes budget : {Bytes{0}, Bytes{100'000}, kRoomy}) {
-      const Tide tide{.budget = budget, .host_budget = budget, .early = seed % 2 == 0};
+      const Tide tide{.budget = budget,
+                      .host_budget = budget,
+                      .leaving_budget = seed % 4 < 2 ? budget : 0,
+                      .early = seed % 2 == 0};
       const Program program = build_training(work, choices, tide);
       ASSERT_EQ(check_all(program), "") << "budget " << budget;
       Bytes read = 0, written = 0;
@@ -163,6 +166,58 @@ TEST(TrainingProgram, IsFreeOfRacesWithAllOfItBelowHostMemory) {
       ASSERT_EQ(written, expected.second) << "budget " << budget;
     }
   }
+}
+
+// What waits to be written keeps its bytes where others leave some, and the peak is what it was.
+TEST(TrainingProgram, WhatLeavesForASlowTierKeepsItsBytesWhileThereIsRoom) {
+  std::int64_t longer = 0;
+  for (std::uint64_t seed = 0; seed < fewer_if_small(kSeeds); ++seed) {
+    Workload work = random_workload(seed);
+    work.topology = with_shelf(8192);
+    const Choices choices = with_some_below(seed, work, random_choices(seed, work));
+    SCOPED_TRACE(describe(seed, work, choices));
+    const Program at_once = build_training(work, choices, {.budget = kRoomy});
+    const Program kept =
+        build_training(work, choices, {.budget = kRoomy, .leaving_budget = kRoomy});
+    ASSERT_EQ(peak_alive(kept, Tier::host), peak_alive(at_once, Tier::host));
+    ASSERT_EQ(kept.objects.size(), at_once.objects.size());
+    for (std::size_t i = 0; i < kept.objects.size(); ++i) {
+      const Object &before = at_once.objects[i], &now = kept.objects[i];
+      ASSERT_GE(now.held, before.held) << now.name;
+      if (now.held == before.held) continue;
+      ++longer;
+      const Task& last = kept.tasks[static_cast<std::size_t>(now.last)];
+      ASSERT_TRUE(last.is_transfer());
+      ASSERT_EQ(kept[last.find(Role::destination)->object].tier, kShelf) << now.name;
+    }
+  }
+  EXPECT_GT(longer, 0);
+}
+
+// What comes from a tier beyond host memory has a lane of its own on the link, where there is one:
+// the others do not wait for it.
+TEST(TrainingProgram, WhatComesFromBeyondHasItsOwnLane) {
+  Topology made = *with_shelf(8192);
+  const Lane up = made.add(LaneInfo{
+      .name = "through up", .from = Tier::host, .to = Tier::device, .traffic = Traffic::through});
+  const auto topology = std::make_shared<const Topology>(std::move(made));
+  Bytes through = 0;
+  for (std::uint64_t seed = 0; seed < fewer_if_small(kSeeds); ++seed) {
+    Workload work = random_workload(seed);
+    work.topology = topology;
+    const Choices choices = with_some_below(seed, work, random_choices(seed, work));
+    SCOPED_TRACE(describe(seed, work, choices));
+    const Program program = build_training(work, choices, {.budget = kRoomy});
+    ASSERT_EQ(check_all(program), "");
+    for (const Task& task : program.tasks) {
+      if (!task.is_transfer()) continue;
+      const bool staged = program[task.find(Role::source)->object].name == "staging" &&
+                          program[task.find(Role::destination)->object].tier == Tier::device;
+      ASSERT_EQ(task.lane == up, staged);
+      if (staged) through += task.moved;
+    }
+  }
+  EXPECT_GT(through, 0);
 }
 
 // Two bulk lanes each way: both are used, and nothing else changes.

@@ -20,12 +20,13 @@ class Norm final : public Rule {
 
   void finish(Step& step) override {
     const Bytes bytes = step.report_bytes();
-    step.transfer({step.report, {0, bytes}}, {came_down_}, true);
+    step.transfer({step.report, {0, bytes}}, {came_down_}, Traffic::express);
     Task& norm = step.on_cpu(Op::norm, Draw::update,
                              {writes(Role::report, came_down_), reads(Role::squares, step.squares),
                               writes(Role::scale, step.scale[Tier::host])});
     norm.moved = 2 * bytes;
-    step.transfer({step.scale[Tier::host], {0, kScale}}, {step.scale[Tier::device]}, true);
+    step.transfer({step.scale[Tier::host], {0, kScale}}, {step.scale[Tier::device]},
+                  Traffic::express);
   }
 
  private:

@@ -1,5 +1,8 @@
 // Each chunk is updated in its place. Where its state, its weights or its gradient are elsewhere,
 // they are fetched before; state and weights are taken home after.
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "plan/rules/step.h"
@@ -31,14 +34,30 @@ class States final : public Rule {
   }
 
   // What an update alone asks for comes right before it; states may lie there long before. Streamed
-  // ones first: their way out is long, and the next forward pass needs their memory.
+  // ones first: their way out is long, and the next forward pass needs their memory. Those of a
+  // slow tier wait long to be written, in memory of gradients that are done with. So resident ones
+  // make room for them; and the last blocks go first, whose memory the next gradients want first.
   void finish(Step& step) override {
     gradients_ = {.end = End::low, .stream = step.stream("gradients for updates")};
     weights_ = {.end = End::low, .stream = step.stream("weights for updates")};
-    for (const Site site : {Site::stream, Site::resident, Site::host}) {
-      for (int c = 0; c < step.chunks(); ++c) {
-        if (step.chunk(c).site() == site) update(step, c);
+    std::vector<int> slow, fast, resident, by_cpu;
+    for (int c = 0; c < step.chunks(); ++c) {
+      const Chunk& chunk = step.chunk(c);
+      switch (chunk.site()) {
+        case Site::stream: {
+          const bool addressable = (*step.program.topology)[chunk.home].addressable;
+          (addressable ? fast : slow).push_back(c);
+          break;
+        }
+        case Site::resident: resident.push_back(c); break;
+        case Site::host: by_cpu.push_back(c); break;
       }
+    }
+    std::reverse(slow.begin(), slow.end());
+    if (slow.empty()) std::swap(fast, resident);
+    for (const std::vector<int>* chunks : {&resident, &slow, &fast, &by_cpu}) {
+      if (chunks == &fast && !slow.empty()) not_before_ = step.next_task();
+      for (const int c : *chunks) update(step, c);
     }
   }
 
@@ -54,8 +73,8 @@ class States final : public Rule {
     const Part home{step.program.persistent.states[Step::at(c)], {0, of_state}};
     const Part state =
         brought(step, c, home, {.end = End::high}, step.tide.early ? 0 : step.last_pass_start);
-    const Part gradient =
-        brought(step, c, step.finished[Step::at(c)], gradients_, step.finished_by[Step::at(c)]);
+    const Part gradient = brought(step, c, step.finished[Step::at(c)], gradients_,
+                                  std::max(not_before_, step.finished_by[Step::at(c)]));
     // A part of each plane: where the weights live, and where they are updated.
     const auto homes = weight_home(step.program, step.work, c);
     const TierInfo& tier = (*step.program.topology)[step.tier_of(homes.front())];
@@ -127,6 +146,7 @@ class States final : public Rule {
   }
 
   Step::Placing gradients_, weights_;  // for updates
+  TaskId not_before_ = 0;              // what is fetched for the next of them
 };
 
 }  // namespace

@@ -72,9 +72,9 @@ Task& Step::on_cpu(Op op, Draw draw, std::vector<Use> uses) {
   return add({.op = op, .lane = Lane::host, .draw = draw, .uses = std::move(uses)});
 }
 
-Task& Step::transfer(Part from, Part to, bool express) {
+Task& Step::transfer(Part from, Part to, Traffic traffic) {
   return add(
-      transfer_task(program, reads(Role::source, from), writes(Role::destination, to), express));
+      transfer_task(program, reads(Role::source, from), writes(Role::destination, to), traffic));
 }
 
 Fetch& Step::fetch(Part from, Part to) {

@@ -70,7 +70,7 @@ class Step {
   Task& compute(Op op, int block, std::vector<Use> uses);
   Task& on_cpu(Op op, Draw draw, std::vector<Use> uses);
   // At this point of the issue order.
-  Task& transfer(Part from, Part to, bool express = false);
+  Task& transfer(Part from, Part to, Traffic traffic = Traffic::bulk);
   // In time for the first task that uses `to`, as its stream's depth or the room allows.
   Fetch& fetch(Part from, Part to);
   TaskId next_task() const { return static_cast<TaskId>(program.tasks.size()); }
