@@ -162,7 +162,7 @@ class Bench {
         (2 * sides + 2) * wide);
     restart();
     const View x = matrix(t, h), y = matrix(t, h), dx = matrix(t, h);
-    const Norm norm{.kind = config_.norm};
+    const LayerNorm norm{.kind = config_.norm};
     auto* const stats = reinterpret_cast<float*>(take(norm.stats(t) * 4));
     std::byte *weight = take(h * 2), *dweight = take(h * 2);
     row("norm", seconds([&] { ops().norm(y, stats, false, x, weight, nullptr, norm); }),
@@ -226,7 +226,15 @@ class Bench {
     fmt::print("head\n");
     restart();
     const std::int64_t rows = decoder_.logits_slice(), v = config_.vocabulary;
-    const View logits = matrix(rows, v, DType::f32), dlogits = matrix(rows, v);
+    const model::VocabularyPieces& pieces = decoder_.pieces();
+    const auto in_pieces = [&](DType type) {
+      const View all = matrix(rows * pieces.count, pieces.rows, type);
+      View first = all;
+      first.rows = rows;
+      return Pieces{first, v, rows * pieces.rows};
+    };
+    const Pieces made = in_pieces(DType::f32), dlogits = in_pieces(DType::bf16);
+    const ConstPieces logits{made.first, made.cols, made.distance};
     auto* const losses = reinterpret_cast<float*>(take(rows * 4));
     std::vector<std::int32_t> targets(static_cast<std::size_t>(rows), 7);
     auto* const on_device = reinterpret_cast<std::int32_t*>(take(rows * 4));
@@ -323,7 +331,7 @@ class Bench {
     if (product.options.addend != nullptr) placed.options.addend = placed.c.data;
     const auto work = [&] { ops().matmul(placed.c, placed.a, placed.b, placed.options); };
     const double before = seconds_under_load(work);
-    ProductSearch* const search = backend_.model->product_search();
+    GemmTuner* const search = backend_.model->product_search();
     if (search != nullptr && search->search_bytes(placed) <= kArena) {
       search->search(placed, {stream_.get(), {memory_->data(), static_cast<std::size_t>(kArena)}});
     }

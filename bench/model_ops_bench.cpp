@@ -40,7 +40,7 @@ std::vector<OpCase> bench_cases() {
     }
     cases.push_back(attention_case(t, {1, 1, 4096, 16, 4, 128, 0.1f}, 0));
     const NormShape rows{2048, 1024}, heads{2048, 64, {.groups = 16}};
-    const NormShape layer{2048, 1024, {.kind = Norm::Kind::layer}, true};
+    const NormShape layer{2048, 1024, {.kind = LayerNorm::Kind::layer}, true};
     for (const NormShape& s : {rows, heads, layer}) {
       cases.push_back(norm_case(t, s, {}));
       cases.push_back(norm_backward_case(t, f, s, {}));

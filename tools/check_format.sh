@@ -15,7 +15,7 @@ if ! command -v clang-format >/dev/null; then
   exit 0
 fi
 cd "$root"
-mapfile -t files < <("$tools/list_files.sh" . '*.h' '*.cpp' '*.cu' '*.cuh')
+mapfile -t files < <("$tools/list_files.sh" . '*.h' '*.c' '*.cpp' '*.cu' '*.cuh')
 if ((${#files[@]})) && ! clang-format --style=file "${mode[@]}" "${files[@]}"; then
   echo "format: run 'make format'"
   exit 1

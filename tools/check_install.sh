@@ -27,15 +27,21 @@ quietly cmake -S "$root/examples/find_package" -B "$work/build" -G Ninja \
   -DCMAKE_PREFIX_PATH="$work/prefix"
 quietly cmake --build "$work/build"
 
-found=$("$work/build/say_bytes" 1.5GiB)
-expected="1.5GiB is 1610612736 bytes, or 1.50 GiB"
-if [[ $found != "$expected" ]]; then
-  echo "install: the example printed '$found', expected '$expected'"
+quietly "$work/build/train_and_write" "$work/made"
+if [[ $(grep -c '^tide [78] |' "$work/log") != 2 ]]; then
+  cat "$work/log"
+  echo "install: the example should have written two texts"
   exit 1
 fi
 quietly cmake -S "$root/examples/hybrid_optimizer" -B "$work/by_hand" -G Ninja \
   -DCMAKE_PREFIX_PATH="$work/prefix"
 quietly cmake --build "$work/by_hand"
 quietly "$work/by_hand/train_by_hand"
+# From C, with nothing but the header and the shared library, which the program finds by its soname.
+libraries=$(dirname "$(find "$work/prefix" -name libebb_hybrid.so)")
+quietly "${CC:-gcc}" -std=c99 -Wall -Wextra -pedantic -Werror -I"$work/prefix/include" \
+  "$root/examples/hybrid_optimizer_c/main.c" -L"$libraries" -lebb_hybrid -o "$work/train_in_c"
+rm "$libraries/libebb_hybrid.so"
+quietly env LD_LIBRARY_PATH="$libraries" "$work/train_in_c"
 quietly "$work/prefix/bin/ebb" --help
 echo "install: ok"

@@ -53,8 +53,8 @@ while read -r library path; do
   packages+=("$package")
   licence_of "$package"
 done < <(ldd "$build/ebb" "$build/libebb_hybrid.so" | awk '$2 == "=>" {print $1, $3}' | sort -u)
-chmod 644 "$stage"/lib/*
-strip --strip-unneeded "$stage"/lib/*
+# Other names of a library are links to it.
+find "$stage/lib" -type f -exec chmod 644 {} + -exec strip --strip-unneeded {} +
 # What is compiled into them from headers.
 while read -r package; do licence_of "$package"; done < <(grep '^\(lib\|nlohmann\)' "$root/tools/debian-packages.txt")
 # Texts that these notices refer to, and where the sources of the libraries are.

@@ -40,7 +40,19 @@ RUNS = [(placement, "exact") for placement in PLACEMENTS] + [
 ]
 
 
-class Parameter(ctypes.Structure):
+VERSION = 1  # of ebb/hybrid_optimizer_c.h
+
+
+class Sized(ctypes.Structure):
+    """Starts with its size, which the library checks."""
+
+    _fields_ = [("struct_size", ctypes.c_size_t)]
+
+    def __init__(self, *fields):
+        super().__init__(ctypes.sizeof(type(self)), *fields)
+
+
+class Parameter(Sized):
     _fields_ = [
         ("name", ctypes.c_char_p),
         ("weight", ctypes.c_void_p),
@@ -52,7 +64,7 @@ class Parameter(ctypes.Structure):
     ]
 
 
-class Report(ctypes.Structure):
+class Report(Sized):
     _fields_ = [
         ("step", ctypes.c_int64),
         ("norm", ctypes.c_double),
@@ -62,7 +74,7 @@ class Report(ctypes.Structure):
     ]
 
 
-class Placement(ctypes.Structure):
+class Placement(Sized):
     _fields_ = [
         (name, ctypes.c_int64)
         for name in ("device_bytes", "host_bytes", "resident", "streamed", "host")
@@ -74,6 +86,9 @@ class Optimizer:
 
     def __init__(self, library, settings, tensors):
         self.library = library
+        if library.ebb_hybrid_version() != VERSION:
+            raise RuntimeError(f"the library is of version {library.ebb_hybrid_version()}, "
+                               f"expected {VERSION}")
         library.ebb_hybrid_error.restype = ctypes.c_char_p
         library.ebb_hybrid_create.restype = ctypes.c_void_p
         array = (Parameter * len(tensors))(

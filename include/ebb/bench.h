@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "ebb/types.h"
 #include "ebb/units.h"
 
 namespace ebb {
 
 struct OptimizerBenchOptions {
-  std::vector<std::string> rules;    // empty: all of them
-  std::vector<std::string> formats;  // empty: all that a rule has
+  std::vector<OptimizerRule> rules;  // empty: all of them
+  std::vector<StateFormat> formats;  // empty: all that a rule has
   std::vector<int> threads;          // 0 is all that may be used; empty: 1 and all
   std::int64_t parameters = 0;       // 0: far more than caches hold
   double seconds = 2;                // spent on each row of the result, or more
@@ -42,7 +43,7 @@ BenchResult bench_optimizer(const OptimizerBenchOptions& options,
                             const std::function<void(const BenchProgress&)>& progress);
 
 // What a disk tier reads and writes of a run, alone and at once. `disk` as of ProbeOptions.
-BenchResult bench_disk(const std::vector<std::string>& disk,
+BenchResult bench_disk(const std::vector<DiskFolder>& disk,
                        const std::function<void(const BenchProgress&)>& progress);
 
 // Rows of training: every limit with every format and number of micro-batches. Where nothing is
@@ -56,18 +57,16 @@ struct TrainBenchOptions {
   // of the states' bytes; "off": every state leaves the device, whatever room there is; "all": what
   // the device has; or bytes, such as "16GiB". Empty: all of the first three and -50%.
   std::vector<std::string> limits;
-  std::vector<std::string> state_formats;  // empty: exact
-  // Rows where none of the above is given: "states" leave a device that holds the rest, or "tiers",
-  // limits that weights and gradients must leave too. Empty: states.
-  std::string table;
+  std::vector<StateFormat> state_formats;  // empty: exact
+  std::optional<BenchTable> table;         // rows where none of the above is given; none: states
   bool curve = false;              // other defaults: four limits and two numbers of micro-batches
   std::vector<int> only;           // rows by their number, from 1; empty: all
   bool against_hand_made = false;  // also time hand-made plans of every row
   std::int64_t warm_up = 2;        // steps before those that are measured
   std::int64_t steps = 5;          // that are measured
   std::optional<Bytes> host_memory;
-  std::vector<std::string> disk;  // as of TrainOptions
-  std::string device = "auto";
+  std::vector<DiskFolder> disk;  // as of TrainOptions
+  DeviceKind device = DeviceKind::automatic;
   int threads = 0;
   std::string profile;  // a file of `ebb probe`; empty: the kept one, or measured first
 };

@@ -10,12 +10,12 @@
 namespace ebb {
 
 struct ProbeOptions {
-  std::string device = "auto";  // cpu, cuda; auto: a GPU where there is one
-  int threads = 0;              // 0: as many as the machine lets us use
-  double seconds = 20;          // to spend, about; fewer are less exact
-  // Folders of drives to measure, PATH or PATH:BYTES to write; without bytes 8 GiB, more than most
+  DeviceKind device = DeviceKind::automatic;
+  int threads = 0;      // 0: as many as the machine lets us use
+  double seconds = 20;  // to spend, about; fewer are less exact
+  // Folders of drives to measure, and how much to write; without bytes 8 GiB, more than most
   // drives' caches hold. None: what plans know of a disk stays a rule of thumb.
-  std::vector<std::string> disk{};
+  std::vector<DiskFolder> disk{};
   std::string out;  // the file; empty: where train and plan look for it
 };
 

@@ -6,17 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "ebb/types.h"
 #include "ebb/units.h"
 
 namespace ebb {
 
 struct TokenizeOptions {
-  std::string model;                 // a model's folder, whose tokenizer is used
-  std::string tokenizer;             // or a folder with tokenizer.json, or bytes
-  std::vector<std::string> data;     // text files, JSONL of texts, or folders of them
-  std::string out;                   // the file to make
-  std::string on_bad_data = "stop";  // or skip: what cannot be used is passed over and counted
-  int threads = 0;                   // 0: as many as the machine lets us use
+  std::string model;              // a model's folder, whose tokenizer is used
+  std::string tokenizer;          // or a folder with tokenizer.json, or bytes
+  std::vector<std::string> data;  // text files, JSONL of texts, or folders of them
+  std::string out;                // the file to make
+  OnBadData on_bad_data = OnBadData::stop;
+  int threads = 0;  // 0: as many as the machine lets us use
 };
 
 struct TokenizeProgress {

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "ebb/types.h"
 #include "ebb/units.h"
 
 namespace ebb {
@@ -30,10 +32,10 @@ struct TrainOptions {
   std::string out;                // the run's folder
 
   // What is made of the data.
-  std::string tokenizer;            // a folder with tokenizer.json, or bytes; none: the model's own
-  std::string packing = "auto";     // stream, fit, none; auto: none for prompts, else stream
-  std::string loss = "completion";  // or all: also on prompts
-  std::string on_bad_data = "stop";  // or skip: what cannot be used is passed over and counted
+  std::string tokenizer;  // a folder with tokenizer.json, or bytes; none: the model's own
+  RowPacking packing = RowPacking::automatic;
+  LossOn loss = LossOn::completion;
+  OnBadData on_bad_data = OnBadData::stop;
   bool accept_changed_data = false;  // go on though the data is not what the checkpoint says
   std::vector<std::string> eval_data;
   std::optional<double> eval_share;  // of the data's items, held out from training
@@ -43,9 +45,9 @@ struct TrainOptions {
   // Limits; none means what the machine has.
   std::optional<Bytes> device_memory;
   std::optional<Bytes> host_memory;
-  // Folders for what host memory cannot hold, PATH or PATH:BYTES, best one for each drive. None: no
-  // disk is used.
-  std::vector<std::string> disk;
+  // Folders for what host memory cannot hold, best one for each drive; without bytes most of what
+  // is free there. None: no disk is used.
+  std::vector<DiskFolder> disk;
   std::optional<Bytes> disk_endurance;  // what the drives may be written in their life
 
   // The batch of a step: accumulate micro-batches of micro_batch sequences each.
@@ -54,7 +56,7 @@ struct TrainOptions {
   std::int64_t accumulate = 1;
 
   // The optimizer. What is not given is the rule's own; what a rule does not have is refused.
-  std::string optimizer = "adamw";  // adam, lion, sgd, adagrad
+  OptimizerRule optimizer = OptimizerRule::adamw;
   double learning_rate = 3e-4;
   double clip = 1.0;  // of the global gradient norm; 0 for none
   std::optional<double> weight_decay;
@@ -63,37 +65,38 @@ struct TrainOptions {
   std::optional<double> epsilon;
   std::optional<double> momentum;
   bool nesterov = false;
-  std::string state_format = "exact";  // the moments of adamw: exact (fp32), bf16, int8
-  std::string schedule = "cosine";     // constant, linear, cosine, wsd
+  StateFormat state_format = StateFormat::exact;
+  LearningRateSchedule schedule = LearningRateSchedule::cosine;
   std::int64_t warmup = 0;
   std::optional<double> final_share;  // of the learning rate at the end
   double decay_share = 0.2;           // wsd: the share of the steps that decay
 
-  // Where things live; "auto" leaves it to the plan.
-  std::string states = "auto";  // resident, stream, host
+  // Where things live; what is automatic is left to the plan.
+  StatePlacement states = StatePlacement::automatic;
   std::optional<double> offload_fraction;
   std::optional<double> host_fraction;
-  std::string weights = "auto";        // resident, stream, or a number of blocks
-  std::string gradient_sums = "auto";  // device, host, or a number of blocks
-  std::string recompute = "auto";      // none, block, or a number of blocks
-  std::string keep_cheap = "auto";     // none, all, or a number of blocks
-  std::string activations = "auto";    // device, host, disk, or a number of blocks
+  Blocks weights;        // whose weights stream; embedding and head count as one each
+  Blocks gradient_sums;  // from the last, whose gradients are gathered off the device
+  VocabularyUse vocabulary = VocabularyUse::automatic;
+  Blocks recompute;    // that run forward twice instead of keeping activations
+  Blocks save_cheap;   // from the last, that keep even what is cheap to make again
+  Blocks activations;  // whose inputs leave the device until the backward pass
   // Of what leaves the device: what is on a disk. Not given: as much as host memory cannot hold.
-  std::optional<double> disk_fraction;           // states, as a share of all parameters
-  std::optional<std::int64_t> disk_weights;      // of streamed blocks
-  std::optional<std::int64_t> disk_sums;         // of blocks, from the last
-  std::optional<std::int64_t> disk_activations;  // of blocks whose inputs leave the device
+  std::optional<double> disk_fraction;  // states, as a share of all parameters
+  Blocks disk_weights;                  // of streamed blocks
+  Blocks disk_sums;                     // of blocks, from the last
+  Blocks disk_activations;              // of blocks whose inputs leave the device
   std::optional<std::int64_t> chunk_parameters;
   std::optional<std::int64_t> depth;  // transfers of one kind that may be on their way at once
 
   // The run.
   std::int64_t steps = 100;
   std::uint64_t seed = 0;
-  std::string dtype = "bf16";      // or fp32
-  std::string gradients = "auto";  // bf16, fp32; auto: as the weights
-  std::string device = "auto";     // cpu, cuda; auto: a GPU where there is one
-  int threads = 0;                 // 0: as many as the machine lets us use
-  std::string profile;             // a file of `ebb probe`; empty: the one it kept, if it fits
+  FloatType dtype = FloatType::bf16;           // weights and activations; automatic is bf16
+  FloatType gradients = FloatType::automatic;  // as the weights
+  DeviceKind device = DeviceKind::automatic;
+  int threads = 0;      // 0: as many as the machine lets us use
+  std::string profile;  // a file of `ebb probe`; empty: the one it kept, if it fits
   SaveEvery save_every{};
   // A last save that fails (a full disk) is tried again for so long before its error is told.
   double save_patience_seconds = 600;
@@ -114,9 +117,9 @@ struct StepReport {
   double norm = 0;  // of the gradient, before clipping
   double learning_rate = 0;
   double tokens_per_second = 0;
-  // Of the speed of light, where that was measured (`ebb probe`): the model's products and
-  // attention over the time they would take at the speed of matrix products alone.
-  std::optional<double> share_of_light;
+  // Where the device's speed of matrix products was measured (`ebb probe`): the time that the
+  // model's products and attention would take at that speed, as a share of the step's.
+  std::optional<double> utilization;
   double seconds_left = 0;  // a prediction from the steps so far
   Bytes device_bytes = 0;   // the most that was in use so far
 };
@@ -135,18 +138,20 @@ class TrainObserver {
 
 struct TrainSummary {
   std::int64_t steps = 0;  // reached
-  bool stopped = false;    // by stop_requested()
+  bool stopped = false;    // by stop_requested() or a stop_token
   std::string checkpoint;  // the folder of the last one
   std::string json;        // everything measured, as written by --summary
 };
 
-// Throws an ebb::Error. What is whole in memory is saved before that, and the text says where; the
-// last checkpoint is good whatever happens. What the observer throws ends the run likewise.
-TrainSummary train(const TrainOptions& options, TrainObserver& observer);
+// Trainer (ebb/trainer.h) as one call. Throws an ebb::Error. What is whole in memory is saved
+// before that, and the text says where; the last checkpoint is good whatever happens. What the
+// observer throws ends the run likewise. `stop` ends it as stop_requested() does; before the first
+// step, when there is nothing to save, it throws Cancelled.
+TrainSummary train(const TrainOptions& options, TrainObserver& observer, std::stop_token stop = {});
 
-// The plan as text: who needs how much where, what a step costs. Throws OutOfBudget if nothing
-// fits. `machine` is one that need not be here: the name of one that Ebb knows, or the file of a
-// profile; its memory is the limit where none is given. Where options.trace names a file, the
+// The plan (ebb/plan.h) as text: who needs how much where, what a step costs. Throws OutOfBudget if
+// nothing fits. `machine` is one that need not be here: the name of one that Ebb knows, or the file
+// of a profile; its memory is the limit where none is given. Where options.trace names a file, the
 // predicted trace is written to it.
 std::string explain_plan(const TrainOptions& options, const std::string& machine = "");
 

@@ -1,3 +1,4 @@
+// The version of Ebb, which the build takes from here.
 #pragma once
 
 namespace ebb {

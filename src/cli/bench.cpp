@@ -6,6 +6,7 @@
 #include "cli/output.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 
 namespace ebb::cli {
 
@@ -23,8 +24,8 @@ void add_optimizer(CLI::App& verb, Action& action) {
       "optimizer", "The optimizer's updates on the CPU: every rule and state format");
   auto options = std::make_shared<OptimizerBenchOptions>();
   OptimizerBenchOptions& o = *options;
-  optimizer->add_option("--rule", o.rules, "Only these: adamw, adam, lion, sgd, adagrad");
-  optimizer->add_option("--format", o.formats, "Only these: exact, bf16, int8");
+  add_words(*optimizer, "--rule", o.rules, "Only these: adamw, adam, lion, sgd, adagrad");
+  add_words(*optimizer, "--format", o.formats, "Only these: exact, bf16, int8");
   optimizer->add_option("--threads", o.threads,
                         "CPU threads, one number or several; 0 for all that may be used "
                         "(1 and all if not given)");
@@ -48,11 +49,10 @@ void add_optimizer(CLI::App& verb, Action& action) {
 void add_disk(CLI::App& verb, Action& action) {
   CLI::App* disk = verb.add_subcommand(
       "disk", "What a disk tier reads and writes of a run: direct, with checksums");
-  auto folders = std::make_shared<std::vector<std::string>>();
-  disk->add_option("--disk", *folders,
-                   "A folder on the drive, and how much to write there, as PATH:BYTES (8GiB); "
-                   "several for several drives at once")
-      ->type_name("PATH[:BYTES]")
+  auto folders = std::make_shared<std::vector<DiskFolder>>();
+  add_disks(*disk, *folders,
+            "A folder on the drive, and how much to write there, as PATH:BYTES (8GiB); "
+            "several for several drives at once")
       ->required();
   auto json = std::make_shared<bool>(false);
   disk->add_flag("--json", *json, "Print one JSON object");
@@ -71,7 +71,7 @@ void add_training(CLI::App& verb, Action& action) {
   CLI::App* train = verb.add_subcommand(
       "train",
       "Training under limits of device memory: speed predicted and measured, its share of "
-      "resident speed and of the speed of light, peaks, digests");
+      "resident speed, utilization, peaks, digests");
   auto options = std::make_shared<TrainBenchOptions>();
   TrainBenchOptions& o = *options;
   const std::string rows = "Rows (those that suit the device if none of these is given)";
@@ -86,12 +86,11 @@ void add_training(CLI::App& verb, Action& action) {
           "Of device memory, one or several: resident (states stay there), -90% (as much as that "
           "takes less 90% of the states' bytes), off (every state leaves it), all (it has), or "
           "bytes such as 16GiB");
-  of_rows("--state-format", o.state_formats, "One or several of exact, bf16, int8");
-  train
-      ->add_option(
-          "--table", o.table,
-          "Rows where none is given: states (leave a device that holds the rest), or tiers "
-          "(limits that weights and gradients must leave too)")
+  add_words(*train, "--state-format", o.state_formats, "One or several of exact, bf16, int8")
+      ->group(rows);
+  add_word(*train, "--table", o.table,
+           "Rows where none is given: states (leave a device that holds the rest), or tiers "
+           "(limits that weights and gradients must leave too)")
       ->group(rows);
   train->add_flag("--curve", o.curve, "Four limits with two numbers of micro-batches")->group(rows);
   train->add_option("--only", o.only, "Only these rows, by their numbers in the table")
@@ -101,12 +100,9 @@ void add_training(CLI::App& verb, Action& action) {
   train->add_option("--steps", o.steps, "Steps to measure of each row")->capture_default_str();
   train->add_option("--warm-up", o.warm_up, "Steps before those")->capture_default_str();
   add_bytes(*train, "--host-memory", o.host_memory, "The most that may be held in host memory");
-  train
-      ->add_option("--disk", o.disk,
-                   "A folder for what host memory cannot hold; several for several drives")
-      ->type_name("PATH[:BYTES]");
-  train->add_option("--device", o.device, "cpu, cuda, or auto: a GPU where there is one")
-      ->capture_default_str();
+  add_disks(*train, o.disk,
+            "A folder for what host memory cannot hold; several for several drives");
+  add_word(*train, "--device", o.device, "cpu, cuda, or auto: a GPU where there is one");
   train->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str();
   train->add_option(

@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 
 namespace ebb::cli {
 namespace {
@@ -62,13 +63,15 @@ void add_generate(CLI::App& app, Action& action) {
   verb->add_option("--max-tokens", o.max_tokens, "Most tokens to generate")->capture_default_str();
   verb->add_flag("--json", *json, "Print one JSON object, with the ids of all tokens");
   add_sampling(*verb, o);
-  verb->add_option("--dtype", o.dtype, "bf16, fp32, or auto: as stored")->capture_default_str();
-  verb->add_option("--device", o.device, "cpu, cuda, or auto: a GPU where there is one")
-      ->capture_default_str();
+  add_word(*verb, "--dtype", o.dtype, "bf16, fp32, or auto: as stored");
+  add_word(*verb, "--device", o.device, "cpu, cuda, or auto: a GPU where there is one");
   verb->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str();
   add_bytes(*verb, "--device-memory", o.device_memory, "The most that may be held on the device");
   add_bytes(*verb, "--host-memory", o.host_memory, "The most that may be held in host memory");
+  verb->add_option(
+      "--trace", o.trace,
+      "Write when the tasks of the last tokens ran, on which lane, for ui.perfetto.dev");
   verb->add_flag("!--no-verify", o.verify,
                  "Do not compare a checkpoint's files with its checksums before they are used");
   verb->callback(

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "ebb/units.h"
+#include "cli/output.h"
 
 namespace ebb::cli {
 
@@ -17,8 +17,8 @@ MeasuringProgress::~MeasuringProgress() {
 }
 
 void MeasuringProgress::operator()(const BenchProgress& p) const {
-  fmt::print(stderr, "{}{:.0f}%  {}  {} left{}", terminal_ ? "\r\033[K" : "", 100 * p.done, p.now,
-             format_seconds(p.seconds_left), terminal_ && !p.result ? "" : "\n");
+  fmt::print(stderr, "{}{:.0f}%  {}{}{}", terminal_ ? "\r\033[K" : "", 100 * p.done, p.now,
+             time_left(p.seconds_left), terminal_ && !p.result ? "" : "\n");
   std::fflush(stderr);
 }
 

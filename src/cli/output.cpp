@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "ebb/units.h"
 
 namespace ebb::cli {
 namespace {
@@ -27,6 +28,10 @@ void print_out(std::string_view text) {
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail();
   if (std::fflush(stdout) != 0) fail();
+}
+
+std::string time_left(double seconds) {
+  return seconds > 0 ? fmt::format("  {} left", format_seconds(seconds)) : "";
 }
 
 void finish_output() {

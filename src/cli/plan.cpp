@@ -1,22 +1,68 @@
 #include "cli/output.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
+#include "ebb/generate.h"
 
 namespace ebb::cli {
+namespace {
+
+std::shared_ptr<std::string> add_machine(CLI::App& verb) {
+  auto machine = std::make_shared<std::string>();
+  verb.add_option("--machine", *machine,
+                  "Plan for a machine that need not be here: rtx-3090, rtx-4090, rtx-5090, "
+                  "a100-80gb, h100, h200, cpu-server, or the file of a profile (ebb probe)")
+      ->group("Run");
+  return machine;
+}
+
+CLI::App* add_plan_generate(CLI::App& plan, Action& action) {
+  CLI::App* verb = plan.add_subcommand(
+      "generate", "Show where every byte would go and what a prompt and a token would take");
+  auto options = std::make_shared<GenerateOptions>();
+  auto prompt_tokens = std::make_shared<std::int64_t>(512);
+  GenerateOptions& o = *options;
+  verb->add_option("--model", o.model, "A model's folder, a run's, or preset:NAME")->required();
+  verb->add_option("--tokenizer", o.tokenizer,
+                   "A folder with tokenizer.json; without it the model's own, or bytes");
+  verb->add_option("--prompt-tokens", *prompt_tokens, "Tokens of the prompt")
+      ->capture_default_str();
+  verb->add_option("--max-tokens", o.max_tokens, "Most tokens to generate")->capture_default_str();
+  verb->add_flag("--chat", o.chat, "Count what the model's chat template may take");
+  add_word(*verb, "--dtype", o.dtype, "bf16, fp32, or auto: as stored");
+  add_word(*verb, "--device", o.device, "cpu, cuda, or auto: a GPU where there is one");
+  verb->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
+      ->capture_default_str();
+  add_bytes(*verb, "--device-memory", o.device_memory, "The most that may be held on the device");
+  add_bytes(*verb, "--host-memory", o.host_memory, "The most that may be held in host memory");
+  verb->add_option("--trace", o.trace, "Write the predicted lanes, for ui.perfetto.dev");
+  const std::shared_ptr<std::string> machine = add_machine(*verb);
+  verb->callback([options, prompt_tokens, machine, &action] {
+    action = [options, prompt_tokens, machine] {
+      print_out(explain_generation(*options, *prompt_tokens, *machine));
+      return 0;
+    };
+  });
+  return verb;
+}
+
+}  // namespace
 
 void add_plan(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand(
-      "plan", "Show where every byte would go and what a step would cost, without training");
+      "plan",
+      "Show where every byte would go and what a step would cost, without training; "
+      "'plan generate' does so for a prompt and a token");
   const std::shared_ptr<TrainOptions> options = add_train_flags(*verb);
   // Taken so that a train command can be planned by changing the verb alone.
   verb->add_option("--data", options->data, "Not needed for a plan")->group("");
   verb->add_option("--out", options->out, "Not needed for a plan")->group("");
-  auto machine = std::make_shared<std::string>();
-  verb->add_option("--machine", *machine,
-                   "Plan for a machine that need not be here: rtx-3090, rtx-4090, rtx-5090, "
-                   "a100-80gb, h100, h200, cpu-server, or the file of a profile (ebb probe)")
-      ->group("Run");
-  verb->callback([options, machine, &action] {
+  const std::shared_ptr<std::string> machine = add_machine(*verb);
+  const CLI::App* generate = add_plan_generate(*verb, action);
+  CLI::Option* model = verb->get_option("--model")->required(false);
+  verb->callback([options, machine, generate, model, &action] {
+    if (generate->parsed()) return;
+    if (model->empty()) throw CLI::RequiredError(model->get_name());
     action = [options, machine] {
       print_out(explain_plan(*options, *machine));
       return 0;

@@ -42,12 +42,12 @@ void Progress::note(const std::string& text) {
 }
 
 void Progress::step(const StepReport& r) {
-  const std::string light =
-      r.share_of_light ? fmt::format("  {:.1f}% of light", 100 * *r.share_of_light) : "";
-  const std::string line = fmt::format(
-      "step {}/{}  loss {:.4f}  norm {:.3f}  rate {:.2e}  {:.0f} tokens/s{}  {} left  device {}",
-      r.step, r.steps, r.loss, r.norm, r.learning_rate, r.tokens_per_second, light,
-      format_seconds(r.seconds_left), format_bytes(r.device_bytes));
+  const std::string utilization =
+      r.utilization ? fmt::format("  {:.1f}% utilization", 100 * *r.utilization) : "";
+  const std::string line =
+      fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s{}{}  device {}",
+                  r.step, r.steps, r.loss, r.norm, r.learning_rate, r.tokens_per_second,
+                  utilization, time_left(r.seconds_left), format_bytes(r.device_bytes));
   line_shown_ = terminal_;
   print(terminal_ ? "\r\033[K" + line : line + "\n");
 }

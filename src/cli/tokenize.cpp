@@ -6,17 +6,18 @@
 
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 
 namespace ebb::cli {
 namespace {
 
 // One line that renews itself on a terminal, plain lines in a pipe.
 void show(const TokenizeProgress& p, bool terminal) {
-  print_out(fmt::format("{}{}% of {} items  {} tokens  {}/s  {} left{}", terminal ? "\r\033[K" : "",
+  print_out(fmt::format("{}{}% of {} items  {} tokens  {}/s{}{}", terminal ? "\r\033[K" : "",
                         p.of_items == 0 ? 100 : 100 * p.items / p.of_items,
                         format_count(p.of_items), format_count(p.tokens),
                         format_count(static_cast<std::int64_t>(p.tokens_per_second)),
-                        format_seconds(p.seconds_left), terminal ? "" : "\n"));
+                        time_left(p.seconds_left), terminal ? "" : "\n"));
 }
 
 }  // namespace
@@ -31,9 +32,8 @@ void add_tokenize(CLI::App& app, Action& action) {
   verb->add_option("--data", o.data, "Text files, JSONL files of texts, or folders of them")
       ->required();
   verb->add_option("--out", o.out, "The file to make")->required();
-  verb->add_option("--on-bad-data", o.on_bad_data,
-                   "stop: a line that cannot be used ends it; skip: it is passed over and counted")
-      ->capture_default_str();
+  add_word(*verb, "--on-bad-data", o.on_bad_data,
+           "stop: a line that cannot be used ends it; skip: it is passed over and counted");
   verb->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str();
   verb->callback([options, &action] {

@@ -1,5 +1,6 @@
 #include "cli/train_flags.h"
 
+#include "cli/words.h"
 #include "ebb/units.h"
 
 namespace ebb::cli {
@@ -26,6 +27,29 @@ CLI::Option* add_seed(CLI::App& verb, std::uint64_t& value, const std::string& h
 
 namespace {
 
+// A choice of blocks: `parse` takes what the user wrote.
+CLI::Option* add_blocks_flag(CLI::App& verb, const std::string& flags, const std::string& usual,
+                             const std::function<void(const std::string&)>& parse,
+                             const std::string& help) {
+  return verb.add_option_function<std::string>(flags, parse, help)->default_str(usual);
+}
+
+// `flags` may have aliases behind a comma; errors name the first.
+CLI::Option* add_blocks(CLI::App& verb, const std::string& flags, Blocks& value,
+                        const BlockWords& words, const std::string& help) {
+  const std::string flag = flags.substr(0, flags.find(','));
+  return add_blocks_flag(
+      verb, flags, to_word(value, words),
+      [&value, flag, words](const std::string& word) { value = parse_blocks(word, flag, words); },
+      help);
+}
+
+CLI::Option* add_count(CLI::App& verb, const std::string& flag, Blocks& value,
+                       const std::string& help) {
+  return verb.add_option_function<std::int64_t>(
+      flag, [&value](const std::int64_t& count) { value = count; }, help);
+}
+
 void add_batch(CLI::App& verb, TrainOptions& o) {
   verb.add_option("--sequence", o.sequence, "Tokens in a sequence")
       ->capture_default_str()
@@ -45,16 +69,18 @@ void add_data(CLI::App& verb, TrainOptions& o) {
   };
   flag("--tokenizer", o.tokenizer,
        "A folder with tokenizer.json, or bytes; the model's own if not given");
-  flag("--packing", o.packing,
-       "stream: tokens run on over the borders of rows; fit: as many whole examples as fit into a "
-       "row; none: one example a row; auto: none for prompts and messages, else stream")
-      ->capture_default_str();
-  flag("--loss", o.loss, "completion: prompts and what users say carry no loss; all: they do")
-      ->capture_default_str();
-  flag("--on-bad-data", o.on_bad_data,
-       "stop: a line that cannot be used (not JSON, wrong keys, not UTF-8, refused by the chat "
-       "template) ends the run; skip: it is passed over, the count is told and in the summary")
-      ->capture_default_str();
+  add_word(
+      verb, "--packing", o.packing,
+      "stream: tokens run on over the borders of rows; fit: as many whole examples as fit into a "
+      "row; none: one example a row; auto: none for prompts and messages, else stream")
+      ->group("Data");
+  add_word(verb, "--loss", o.loss,
+           "completion: prompts and what users say carry no loss; all: they do")
+      ->group("Data");
+  add_word(verb, "--on-bad-data", o.on_bad_data,
+           "stop: a line that cannot be used (not JSON, wrong keys, not UTF-8, refused by the chat "
+           "template) ends the run; skip: it is passed over, the count is told and in the summary")
+      ->group("Data");
   verb.add_flag("--accept-changed-data", o.accept_changed_data,
                 "With --resume: go on though the data is not what the checkpoint was trained on, "
                 "at the same item number; the run remembers that it was changed")
@@ -74,10 +100,9 @@ void add_limits(CLI::App& verb, TrainOptions& o) {
       ->group("Limits");
   add_bytes(verb, "--host-memory", o.host_memory, "The most that may be held in host memory")
       ->group("Limits");
-  verb.add_option("--disk", o.disk,
-                  "A folder for what host memory cannot hold, PATH or PATH:BYTES, such as "
-                  "/scratch:500GiB; several for several drives. Nothing of it is left at the end")
-      ->type_name("PATH[:BYTES]")
+  add_disks(verb, o.disk,
+            "A folder for what host memory cannot hold, PATH or PATH:BYTES, such as "
+            "/scratch:500GiB; several for several drives. Nothing of it is left at the end")
       ->group("Limits");
   add_bytes(verb, "--disk-endurance", o.disk_endurance,
             "What the drives may be written in their life, such as 600TB: the plan then says which "
@@ -93,15 +118,17 @@ void add_optimizer(CLI::App& verb, TrainOptions& o) {
   const auto optional = [&](const char* flag, std::optional<double>& value, const char* help) {
     verb.add_option(flag, value, help)->group(group);
   };
-  number("--optimizer", o.optimizer,
-         "adamw, adam (the decay is part of the gradient), lion, sgd (with momentum) or adagrad");
-  number(
-      "--state-format", o.state_format,
-      "The moments of adamw: exact (fp32, 10 bytes a parameter with the master's low half), bf16 "
-      "(6) or int8 (4), both rounded at random; changes the numbers a little, placement never "
-      "does");
+  const auto word = [&](const char* flag, auto& value, const char* help) {
+    add_word(verb, flag, value, help)->group(group);
+  };
+  word("--optimizer", o.optimizer,
+       "adamw, adam (the decay is part of the gradient), lion, sgd (with momentum) or adagrad");
+  word("--state-format", o.state_format,
+       "The moments of adamw: exact (fp32, 10 bytes a parameter with the master's low half), bf16 "
+       "(6) or int8 (4), both rounded at random; changes the numbers a little, placement never "
+       "does");
   number("--learning-rate", o.learning_rate, "Peak learning rate");
-  number("--schedule", o.schedule, "constant, linear, cosine or wsd (warm up, stay, decay)");
+  word("--schedule", o.schedule, "constant, linear, cosine or wsd (warm up, stay, decay)");
   number("--warmup", o.warmup, "Steps until the peak is reached");
   optional("--final-share", o.final_share,
            "Learning rate at the end as a share of the peak (cosine 0.1, linear and wsd 0)");
@@ -120,12 +147,10 @@ void add_optimizer(CLI::App& verb, TrainOptions& o) {
 void add_placement(CLI::App& verb, TrainOptions& o) {
   const std::string group =
       "Placement (the plan decides what is not given; never changes the numbers)";
-  verb.add_option(
-          "--states", o.states,
-          "Where optimizer states are updated: resident (they stay on the device), stream (they "
-          "live in host memory, or on a disk, and ride through the device), host (the CPU updates "
-          "them), auto")
-      ->capture_default_str()
+  add_word(verb, "--states", o.states,
+           "Where optimizer states are updated: resident (they stay on the device), stream (they "
+           "live in host memory, or on a disk, and ride through the device), host (the CPU updates "
+           "them), auto")
       ->group(group);
   verb.add_option("--offload-fraction", o.offload_fraction,
                   "Share of the parameters whose state leaves the device")
@@ -137,45 +162,52 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
           "--use-cpu-offloading", [&o] { o.offload_fraction = 1.0; },
           "No state stays on the device (the same as --offload-fraction 1)")
       ->group(group);
-  verb.add_option(
-          "--weights", o.weights,
-          "Where weights live: resident (on the device), stream (in host memory, or on a disk; a "
-          "block's come up before each of its passes), a number of blocks that stream, auto")
-      ->capture_default_str()
+  add_blocks(
+      verb, "--weights", o.weights, kWeightWords,
+      "Where weights live: resident (on the device), stream (in host memory, or on a disk; a "
+      "block's come up before each of its passes), a number of blocks that stream, auto")
       ->group(group);
-  verb.add_option("--gradient-sums", o.gradient_sums,
-                  "Where gradients are gathered: device, host (they leave the device as they are "
-                  "made), a number of blocks, from the last, whose gradients leave, auto")
-      ->capture_default_str()
+  add_blocks(verb, "--gradient-sums", o.gradient_sums, kGradientSumWords,
+             "Where gradients are gathered: device, host (they leave the device as they are "
+             "made), a number of blocks, from the last, whose gradients leave, auto")
       ->group(group);
-  verb.add_option(
-          "--recompute", o.recompute,
-          "Blocks that run forward twice instead of keeping activations: none, block (all), a "
-          "number of blocks, auto")
-      ->capture_default_str()
+  add_word(verb, "--vocabulary", o.vocabulary,
+           "Whether embedding and head use the whole vocabulary at once: whole, cut (a piece "
+           "at a time, so that no more of it must be on the device; vocabularies of 32,768 "
+           "tokens and more), auto (whole where it fits)")
       ->group(group);
-  verb.add_option("--keep-cheap", o.keep_cheap,
-                  "Blocks, from the last, that keep even what is cheap to make again (outputs of "
-                  "norms and the MLP's product): none, all, a number of blocks, auto")
-      ->capture_default_str()
+  add_blocks(verb, "--recompute", o.recompute, kRecomputeWords,
+             "Blocks that run forward twice instead of keeping activations: none, block (all), a "
+             "number of blocks, auto")
       ->group(group);
-  verb.add_option("--activations", o.activations,
-                  "Where block inputs wait for the backward pass: device, host, disk, a number of "
-                  "blocks whose inputs go to host memory, auto")
-      ->capture_default_str()
+  add_blocks(verb, "--save-cheap,--keep-cheap", o.save_cheap, kSaveCheapWords,
+             "Blocks, from the last, that keep even what is cheap to make again (outputs of "
+             "norms and the MLP's product): none, all, a number of blocks, auto")
+      ->group(group);
+  // Everywhere on the disk, too, unless --disk-activations says how many.
+  add_blocks_flag(
+      verb, "--activations", "auto",
+      [&o](const std::string& word) {
+        const bool on_disk = word == kActivationWords.more;
+        o.activations =
+            on_disk ? Blocks::all() : parse_blocks(word, "--activations", kActivationWords);
+        if (on_disk) o.disk_activations = Blocks::all();
+      },
+      "Where block inputs wait for the backward pass: device, host, disk, a number of "
+      "blocks whose inputs go to host memory, auto")
       ->group(group);
   verb.add_option("--disk-fraction", o.disk_fraction,
                   "Share of the parameters whose state lives on the disk")
       ->group(group);
-  verb.add_option("--disk-weights", o.disk_weights,
-                  "Blocks, of those whose weights stream, whose weights live on the disk")
+  add_count(verb, "--disk-weights", o.disk_weights,
+            "Blocks, of those whose weights stream, whose weights live on the disk")
       ->group(group);
-  verb.add_option("--disk-sums", o.disk_sums,
-                  "Blocks, from the last, whose gradients are gathered on the disk, of those whose "
-                  "gradients leave the device")
+  add_count(verb, "--disk-sums", o.disk_sums,
+            "Blocks, from the last, whose gradients are gathered on the disk, of those whose "
+            "gradients leave the device")
       ->group(group);
-  verb.add_option("--disk-activations", o.disk_activations,
-                  "Blocks, of those whose inputs leave the device, whose inputs wait on the disk")
+  add_count(verb, "--disk-activations", o.disk_activations,
+            "Blocks, of those whose inputs leave the device, whose inputs wait on the disk")
       ->group(group);
   verb.add_option("--chunk-parameters", o.chunk_parameters,
                   "Parameters that are placed, moved and updated together")
@@ -203,14 +235,9 @@ std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb) {
       ->capture_default_str()
       ->group("Run");
   add_seed(verb, o.seed, "Of the initial weights and the order of the data")->group("Run");
-  verb.add_option("--dtype", o.dtype, "Weights and activations: bf16 or fp32")
-      ->capture_default_str()
-      ->group("Run");
-  verb.add_option("--gradients", o.gradients, "bf16, fp32, or auto: as the weights")
-      ->capture_default_str()
-      ->group("Run");
-  verb.add_option("--device", o.device, "cpu, cuda, or auto: a GPU where there is one")
-      ->capture_default_str()
+  add_word(verb, "--dtype", o.dtype, "Weights and activations: bf16 or fp32")->group("Run");
+  add_word(verb, "--gradients", o.gradients, "bf16, fp32, or auto: as the weights")->group("Run");
+  add_word(verb, "--device", o.device, "cpu, cuda, or auto: a GPU where there is one")
       ->group("Run");
   verb.add_option("--profile", o.profile,
                   "Speeds to plan with, from ebb probe --out FILE; those it kept if not given")

@@ -26,7 +26,7 @@ Files by_name(const Json& list) {
       throw FormatError(fmt::format(
           "{}: a data file should have a name, bytes and a digest, found {}. Resume from an older "
           "checkpoint: move this folder away and use --resume again.",
-          kTrainingName, in_quotes(file.dump())));
+          files::kTrainingName, in_quotes(file.dump())));
     }
     files.emplace(file["name"].get<std::string>(), &file);
   }
@@ -87,7 +87,7 @@ void compare_sets(const Json& stored, const Json& now, const std::string& what, 
 }
 
 // Empty where nothing differs, as far as that is known.
-std::vector<std::string> changes_since(const TrainingState& state, const TrainingData& data,
+std::vector<std::string> changes_since(const files::TrainingState& state, const TrainingData& data,
                                        const Json& now, bool complete) {
   std::vector<std::string> changes;
   if (state.data.contains("beginnings")) {
@@ -124,13 +124,14 @@ void refuse(const std::vector<std::string>& changes) {
 
 }  // namespace
 
-void compare_known_data(const TrainingState& state, const TrainingData& data, bool accept) {
+void compare_known_data(const files::TrainingState& state, const TrainingData& data, bool accept) {
   if (accept) return;
   const auto changes = changes_since(state, data, data.contents_so_far(), false);
   if (!changes.empty()) refuse(changes);
 }
 
-void compare_all_data(TrainingState& state, TrainingData& data, bool accept, const Note& note) {
+void compare_all_data(files::TrainingState& state, TrainingData& data, bool accept,
+                      const Note& note) {
   const TrainingData::Contents now = *data.contents(note, [] { return true; });
   if (!now.problem.empty()) throw IoError(now.problem);
   const auto changes = changes_since(state, data, now.json, true);
@@ -151,7 +152,7 @@ void compare_all_data(TrainingState& state, TrainingData& data, bool accept, con
   state.data = now.json;
 }
 
-void record_data(TrainingState& state, TrainingData& data, const Note& note,
+void record_data(files::TrainingState& state, TrainingData& data, const Note& note,
                  const std::function<bool()>& go_on) {
   if (!state.data.is_null() && !state.data.contains("beginnings")) return;
   // An output that nobody reads any more is no reason not to save.

@@ -9,7 +9,6 @@
 namespace ebb::engine {
 namespace {
 
-using exec::DiskFolder;
 using exec::DiskSpace;
 
 // Others write there too: checkpoints, logs.
@@ -21,35 +20,28 @@ constexpr Bytes kLongest = 256 * kMiB;  // where there would be more pieces than
 constexpr Bytes kManyPieces = 6000;
 constexpr Bytes kPiecesOfHost = 96;
 
-// The last colon may be a part of the path: what follows it must be bytes.
-DiskFolder parse_disk(const std::string& flag) {
-  const std::size_t colon = flag.rfind(':');
-  if (flag.empty() || colon == 0) throw ConfigError("--disk: expected PATH or PATH:BYTES");
-  if (colon == std::string::npos || flag.find('/', colon) != std::string::npos) return {flag};
-  const DiskFolder folder{flag.substr(0, colon), parse_bytes(flag.substr(colon + 1), "--disk")};
-  if (folder.most < kMiB) {
-    throw ConfigError(fmt::format("--disk {}: expected 1 MiB or more", flag));
-  }
-  return folder;
-}
-
-// States, weights, sums and inputs, and of each chunk some grains that are not full.
+// States, weights, sums and inputs, a tied table's gradient where the vocabulary is cut, and of
+// each chunk some grains that are not full.
 Bytes most_on_disk(const TrainingSettings& s) {
   constexpr Bytes each = 20, partly_filled = 5 * DiskSpace::kGrain;
   const std::int64_t parameters = model::parameters_of(s.config).count();
   const Bytes inputs = s.shape.tokens() * s.config.hidden * 4 * s.config.layers;
-  const std::int64_t of_chunk = s.wishes.chunk_parameters.value_or(16 << 10);
+  const std::int64_t of_chunk = s.fixed.chunk_parameters.value_or(16 << 10);
   const std::int64_t chunks = parameters / of_chunk + 16 * (s.config.layers + 2);
-  return each * parameters + inputs + chunks * partly_filled;
+  const Bytes tied = s.config.tied ? s.config.vocabulary * s.config.hidden * 4 : 0;
+  return each * parameters + inputs + tied + chunks * partly_filled;
 }
 
 }  // namespace
 
-std::vector<DiskFolder> parse_disks(const std::vector<std::string>& flags, io::FileSystem* files) {
-  std::vector<DiskFolder> folders;
-  for (const std::string& flag : flags) {
-    DiskFolder folder = parse_disk(flag);
-    const std::string path = folder.path.string();
+std::vector<exec::DiskFolder> find_disks(const std::vector<ebb::DiskFolder>& asked,
+                                         io::FileSystem* files) {
+  std::vector<exec::DiskFolder> folders;
+  for (const auto& [path, bytes] : asked) {
+    if (bytes && *bytes < kMiB) {
+      throw ConfigError(fmt::format("--disk {}:{}: expected 1 MiB or more", path, *bytes));
+    }
+    exec::DiskFolder folder{path, bytes.value_or(0)};
     if (files != nullptr) {
       if (!files->is_directory(folder.path)) {
         throw ConfigError(fmt::format("--disk {}: there is no such folder", path));
@@ -75,11 +67,11 @@ std::vector<DiskFolder> parse_disks(const std::vector<std::string>& flags, io::F
   return folders;
 }
 
-void add_disk(TrainingSettings& s, const std::vector<DiskFolder>& folders,
+void add_disk(TrainingSettings& s, const std::vector<exec::DiskFolder>& folders,
               std::function<void(const std::string&)> note, io::QueueOptions queue) {
   plan::Topology topology = *s.topology;
   Bytes room = 0;
-  for (const DiskFolder& folder : folders) room += folder.most / kMiB * kMiB;
+  for (const exec::DiskFolder& folder : folders) room += folder.most / kMiB * kMiB;
   const Bytes used = std::min(room, most_on_disk(s));
   const Bytes piece = std::clamp(s.limits[plan::Tier::host] / kPiecesOfHost, kShortest,
                                  std::clamp(used / kManyPieces, kLong, kLongest));
@@ -102,7 +94,7 @@ void add_disk(TrainingSettings& s, const std::vector<DiskFolder>& folders,
                               .to = plan::Tier::host,
                               .traffic = plan::Traffic::through});
   s.topology = std::make_shared<const plan::Topology>(std::move(topology));
-  s.wishes.below = disk;
+  s.fixed.below = disk;
   s.limits[disk] = room;
   s.extras.push_back({plan::Tier::host, "disk checksums", DiskSpace::checksum_bytes(used)});
   s.extras.push_back(
@@ -116,7 +108,7 @@ void add_disk(TrainingSettings& s, const std::vector<DiskFolder>& folders,
 void add_disks_of(const TrainOptions& options, io::FileSystem* files, TrainingSettings& settings,
                   std::function<void(const std::string&)> note) {
   if (options.disk.empty()) return;
-  add_disk(settings, parse_disks(options.disk, files), std::move(note));
+  add_disk(settings, find_disks(options.disk, files), std::move(note));
 }
 
 Bytes planned_bytes(const plan::Plan& plan, plan::Tier from, plan::Tier to) {

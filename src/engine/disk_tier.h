@@ -15,11 +15,11 @@ namespace ebb::engine {
 // Every topology with a disk has it behind device and host.
 inline constexpr plan::Tier kDisk{2};
 
-// "PATH" or "PATH:BYTES", one for each drive. Without bytes a folder may hold most of what its disk
-// has left, which `files` says; null where the folders are another machine's, whose bytes must be
-// given. Throws ConfigError that names the flag.
-std::vector<exec::DiskFolder> parse_disks(const std::vector<std::string>& flags,
-                                          io::FileSystem* files);
+// One for each drive. Without bytes a folder may hold most of what its disk has left, which `files`
+// says; null where the folders are another machine's, whose bytes must be given. Throws ConfigError
+// that names the flag.
+std::vector<exec::DiskFolder> find_disks(const std::vector<ebb::DiskFolder>& asked,
+                                         io::FileSystem* files);
 
 // Gives the run a disk: the tier, its lanes, its limit, its memory and what it takes of the host's.
 // `note` hears what the machine does not let it do.

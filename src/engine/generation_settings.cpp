@@ -20,21 +20,21 @@ T choose(const std::optional<T>& flag, const std::optional<T>& stored, T otherwi
   const T value = flag ? *flag : stored.value_or(otherwise);
   explanation += fmt::format("{}{} {} ({})", explanation.empty() ? "" : ", ", name, value,
                              flag     ? "as given"
-                             : stored ? kGenerationConfigName
+                             : stored ? files::kGenerationConfigName
                                       : "default");
   return value;
 }
 
-std::vector<std::int32_t> choose_stops(const ModelSource& source,
-                                       const std::optional<GenerationConfig>& stored,
+std::vector<std::int32_t> choose_stops(const files::ModelSource& source,
+                                       const std::optional<files::GenerationConfig>& stored,
                                        const text::Tokenizer& tokenizer, bool bytes,
                                        std::string& explanation) {
   std::vector<std::int32_t> stops;
-  std::string_view from = kGenerationConfigName;
+  std::string_view from = files::kGenerationConfigName;
   if (stored && !bytes) stops = stored->stops;
   if (stops.empty() && !bytes && source.stored_config.is_object()) {
     from = "config.json";
-    stops = read_stops(source.stored_config, (source.folder / from).string());
+    stops = files::read_stops(source.stored_config, (source.folder / from).string());
   }
   if (stops.empty()) {
     from = "tokenizer";
@@ -46,17 +46,17 @@ std::vector<std::int32_t> choose_stops(const ModelSource& source,
 
 }  // namespace
 
-GenerationSettings choose_generation(io::FileSystem& files, const ModelSource& source,
-                                     const GenerateOptions& options,
+GenerationSettings choose_generation(std::optional<files::GenerationConfig> stored,
+                                     const files::ModelSource& source,
+                                     const SamplingOptions& options,
                                      const text::Tokenizer& tokenizer, bool bytes) {
-  std::optional<GenerationConfig> stored = read_generation_config(files, source.folder);
   // Without do_sample others take the likeliest token. Who gives a flag of sampling wants to draw.
   const bool draws = options.temperature || options.top_k || options.top_p;
   if (stored && !stored->sample && !draws) stored->temperature = 0.0;
   // 0 stands for "not used" there, as 1 does.
   if (stored && stored->top_p == 0.0) stored->top_p.reset();
-  const GenerationConfig defaults;
-  const GenerationConfig& file = stored ? *stored : defaults;
+  const files::GenerationConfig defaults;
+  const files::GenerationConfig& file = stored ? *stored : defaults;
   GenerationSettings chosen;
   std::string& why = chosen.explanation;
   chosen.sampling.temperature =

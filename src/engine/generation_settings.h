@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ebb/generate.h"
-#include "engine/generation_config.h"
-#include "engine/model_source.h"
 #include "engine/sampling.h"
+#include "files/model/generation_config.h"
+#include "files/model/source.h"
 #include "text/tokenizer.h"
 
 namespace ebb::engine {
@@ -20,11 +21,13 @@ struct GenerationSettings {
   std::string explanation;
 };
 
-// A flag wins over generation_config.json, which wins over Ebb's defaults. Texts end at the eos ids
-// of generation_config.json, else of config.json, else at the tokenizer's end of text; those of
-// the files mean nothing to `bytes`, which knows its own only. Throws ConfigError, FormatError.
-GenerationSettings choose_generation(io::FileSystem& files, const ModelSource& source,
-                                     const GenerateOptions& options,
+// A flag wins over generation_config.json (`stored`), which wins over Ebb's defaults. Texts end at
+// the eos ids of generation_config.json, else of config.json, else at the tokenizer's end of text;
+// those of the files mean nothing to `bytes`, which knows its own only. Throws ConfigError,
+// FormatError.
+GenerationSettings choose_generation(std::optional<files::GenerationConfig> stored,
+                                     const files::ModelSource& source,
+                                     const SamplingOptions& options,
                                      const text::Tokenizer& tokenizer, bool bytes);
 
 }  // namespace ebb::engine

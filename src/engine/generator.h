@@ -3,52 +3,51 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
-#include "engine/model_source.h"
+#include "engine/generation_plan.h"
+#include "engine/planned_memory.h"
 #include "engine/runtime.h"
 #include "exec/executor.h"
-#include "memory/arena.h"
+#include "files/model/source.h"
 #include "model/decoder.h"
-#include "plan/generation_program.h"
-#include "plan/layout.h"
-#include "plan/planner.h"
 
 namespace ebb::engine {
 
 class Generator {
  public:
-  // Plans (or throws OutOfBudget with what is missing), takes the memory and loads the weights. The
-  // sequence can grow to `positions` tokens. `held` is what the caller holds of the host's limit.
-  Generator(Runtime& runtime, io::FileSystem& files, const ModelSource& source, DType dtype,
-            std::int64_t positions, const plan::Limits& limits, Bytes held = 0);
+  // Plans (or throws OutOfBudget with what is missing), takes the memory and loads the weights.
+  Generator(Runtime& runtime, io::FileSystem& files, const files::ModelSource& source,
+            const GeneratorSettings& settings);
 
   // Takes the sequence further by these tokens and returns the logits of what comes next; valid
   // until the next call.
   std::span<const float> advance(std::span<const std::int32_t> tokens);
 
   std::int64_t length() const { return length_; }
+  void reset() { length_ = 0; }  // the next tokens begin a new sequence
   std::int64_t positions() const { return positions_; }
-  Bytes measured_peak() const {
-    return device_arena_.high_water() + runtime_.device_model().library_bytes();
+  const plan::GenerationPlan& plan() const { return plan_; }
+  const memory::Ledger& ledger(plan::Tier tier) const { return memory_.ledger(tier); }
+  // From what tasks said they touched and what was reserved beside the arenas.
+  Bytes measured_peak(plan::Tier tier = plan::Tier::device) const {
+    return memory_.measured_peak(tier);
   }
-
-  // Tokens that go through the model at once when a prompt is read.
-  static constexpr std::int64_t kPromptSlice = 64;
+  // When tasks ran in the last settings.trace_runs slices and tokens; refers to the plan.
+  std::vector<plan::Trace> trace() const;
 
  private:
-  void load(io::FileSystem& files, const ModelSource& source);
-  void run_task(exec::TaskRun& run);
+  void load(io::FileSystem& files, const files::ModelSource& source);
+  void run_task(exec::TaskRun& run, const plan::Workload& work);
 
   Runtime& runtime_;
   DType dtype_;
   std::int64_t positions_;
+  std::int64_t trace_runs_;
   model::Parameters parameters_;
   model::Decoder decoder_;
-  plan::GenerationWork work_;
-  plan::Program program_;
-  plan::Layout layout_;
-  memory::Arena device_arena_;
-  memory::Arena host_arena_;
+  plan::GenerationPlan plan_;
+  PlannedMemory memory_;
   exec::Executor executor_;
   std::int64_t length_ = 0;
   std::int64_t count_ = 0;  // tokens of the call under way

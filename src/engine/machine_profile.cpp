@@ -4,13 +4,14 @@
 
 #include <fmt/format.h>
 
+#include "base/cache_folder.h"
 #include "base/machine.h"
 #include "base/printable.h"
 #include "device/cuda_support.h"
 #include "ebb/error.h"
 #include "ebb/version.h"
-#include "engine/json_file.h"
 #include "engine/numerics_key.h"
+#include "files/json_file.h"
 #include "kernels/cpu/isa.h"
 #include "plan/machines.h"
 
@@ -48,7 +49,7 @@ std::string difference(const Json& stored, const Json& now) {
 
 plan::Profile find_machine(io::FileSystem& files, const std::string& machine) {
   if (!files.exists(machine)) return plan::machine(machine);
-  return plan::parse_profile(read_json(files, machine), machine);
+  return plan::parse_profile(files::read_json(files, machine), machine);
 }
 
 Json fingerprint(Runtime& runtime) {
@@ -69,19 +70,15 @@ Json fingerprint(Runtime& runtime) {
 }
 
 std::optional<std::filesystem::path> kept_profile_path(const std::string& device) {
-  const auto name = fmt::format("profile-{}.json", device);
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  // As the standard has it: a relative path is as good as none.
-  if (cache != nullptr && *cache == '/') return std::filesystem::path(cache) / "ebb" / name;
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || *home != '/') return std::nullopt;
-  return std::filesystem::path(home) / ".cache" / "ebb" / name;
+  const auto folder = cache_folder();
+  if (!folder) return std::nullopt;
+  return *folder / fmt::format("profile-{}.json", device);
 }
 
 std::string load_profile(io::FileSystem& files, Runtime& runtime, const std::string& path) {
   const std::string kind = runtime.device().kind();
   if (!path.empty()) {
-    const Json json = read_json(files, path);
+    const Json json = files::read_json(files, path);
     plan::Profile profile = plan::parse_profile(json, path);
     if (profile.device != kind) {
       throw ConfigError(fmt::format("--profile {}: it is of a {} device, but this run's is {}",
@@ -99,7 +96,7 @@ std::string load_profile(io::FileSystem& files, Runtime& runtime, const std::str
     return fmt::format("Speeds are rules of thumb: {}", kHow);
   }
   try {
-    const Json json = read_json(files, *kept);
+    const Json json = files::read_json(files, *kept);
     plan::Profile profile = plan::parse_profile(json, kept->string());
     const std::string other =
         difference(json.value(kFingerprintField, Json::object()), fingerprint(runtime));

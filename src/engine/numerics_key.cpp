@@ -6,6 +6,10 @@
 namespace ebb::engine {
 namespace {
 
+// The grid of a vocabulary follows from its shape alone: it differs where another version of Ebb
+// had none, and no setting would bring that back.
+constexpr const char* kVocabularyPiece = "vocabulary_piece";
+
 void compare(const Json& stored, const Json& given, const std::string& path,
              std::vector<KeyDifference>& differences) {
   if (stored.is_object() && given.is_object()) {
@@ -22,11 +26,11 @@ void compare(const Json& stored, const Json& given, const std::string& path,
   differences.push_back({.field = field,
                          .stored = stored.dump(),
                          .given = given.dump(),
-                         .machine = field.starts_with("machine.")});
+                         .machine = field.starts_with("machine.") || field == kVocabularyPiece});
 }
 
-Json rule_key(const optim::Rule& rule) {
-  Json json = {{"rule", optim::name_of(rule)}};
+Json rule_key(const states::Rule& rule) {
+  Json json = {{"rule", states::name_of(rule)}};
   std::visit(
       [&](const auto& r) {
         if constexpr (requires { r.beta1; }) json["beta1"] = r.beta1;
@@ -44,11 +48,11 @@ Json rule_key(const optim::Rule& rule) {
 
 Json numerics_key(const Runtime& runtime, const TrainingSettings& s, std::uint64_t seed,
                   const Json& data) {
-  Json schedule = {{"shape", optim::name_of(s.schedule.shape)},
+  Json schedule = {{"shape", states::name_of(s.schedule.shape)},
                    {"peak", s.schedule.peak},
                    {"warmup", s.schedule.warmup}};
   // A constant rate does not know where it ends, so such a run may be prolonged.
-  if (s.schedule.shape != optim::Schedule::Shape::constant) {
+  if (s.schedule.shape != states::Schedule::Shape::constant) {
     schedule["steps"] = s.schedule.steps;
     schedule["final_share"] = s.schedule.final_share;
     schedule["decay_share"] = s.schedule.decay_share;
@@ -57,19 +61,25 @@ Json numerics_key(const Runtime& runtime, const TrainingSettings& s, std::uint64
   optimizer["clip"] = s.clip;
   optimizer["schedule"] = schedule;
   const model::Decoder decoder(s.config, s.dtype, s.gradient_type, s.shape);
-  return {{"model", model::to_json(s.config, name_of(s.dtype))},
-          {"data", data},
-          {"seed", seed},
-          {"optimizer", optimizer},
-          {"dtype", name_of(s.dtype)},
-          {"gradients", name_of(s.gradient_type)},
-          {kStateFormatField, kernels::stored_name_of(s.format)},
-          {"sequence", s.shape.sequence},
-          {"micro_batch", s.shape.rows},
-          {"accumulate", s.accumulate},
-          {"head_slice", decoder.head_slice()},
-          {"norm_block", kernels::kNormBlock},
-          {"machine", runtime.numerics()}};
+  Json key = {{"model", model::to_json(s.config, name_of(s.dtype))},
+              {"data", data},
+              {"seed", seed},
+              {"optimizer", optimizer},
+              {"dtype", name_of(s.dtype)},
+              {"gradients", name_of(s.gradient_type)},
+              {kStateFormatField, kernels::stored_name_of(s.format)},
+              {"sequence", s.shape.sequence},
+              {"micro_batch", s.shape.rows},
+              {"accumulate", s.accumulate},
+              {"head_slice", decoder.head_slice()},
+              {"norm_block", kernels::kNormBlock},
+              {"machine", runtime.numerics()}};
+  // Checkpoints of shapes with one tile know nothing of it.
+  if (decoder.mlp_tile() < s.shape.tokens()) key["mlp_tile"] = decoder.mlp_tile();
+  // The grid of a long vocabulary. Short ones have none, and keep the key that they had before
+  // there was one.
+  if (decoder.pieces().count > 1) key[kVocabularyPiece] = decoder.pieces().rows;
+  return key;
 }
 
 std::vector<KeyDifference> compare_keys(const Json& stored, const Json& given) {

@@ -21,7 +21,8 @@ struct KeyDifference {
   std::string field;  // "optimizer.learning_rate"
   std::string stored;
   std::string given;
-  bool machine = false;  // of the machine, not of the run: the run can go on, though not to the bit
+  // Of the machine or of Ebb's version, not of the run: it can go on, though not bit-identically.
+  bool machine = false;
 };
 
 std::vector<KeyDifference> compare_keys(const Json& stored, const Json& given);

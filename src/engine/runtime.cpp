@@ -4,7 +4,7 @@
 #include "base/machine.h"
 #include "base/process_memory.h"
 #include "device/cuda_support.h"
-#include "kernels/product_search.h"
+#include "kernels/gemm_tuner.h"
 
 namespace ebb::engine {
 
@@ -29,6 +29,8 @@ Runtime::Runtime(const std::string& device_kind, int threads)
   at_start_ = {.resident = process_memory().resident(), .free_device = free_device_memory()};
 }
 
+Runtime::Runtime(DeviceKind device, int threads) : Runtime(std::string(to_word(device)), threads) {}
+
 kernels::ModelLibrary& Runtime::cpu_model() {
   std::call_once(cpu_model_made_, [this] { cpu_model_ = kernels::create_cpu_model(pool_); });
   return *cpu_model_;
@@ -47,7 +49,7 @@ std::optional<Bytes> Runtime::free_device_memory() const {
 
 Json Runtime::numerics() const {
   Json numerics = {{"device", device_->kind()}, {"kernels", *backend_.numerics}};
-  if (kernels::ProductSearch* const search = backend_.model->product_search()) {
+  if (kernels::GemmTuner* const search = backend_.model->product_search()) {
     numerics["products"] = {{"conditions", search->conditions()}, {"choices", search->choices()}};
   }
   return numerics;

@@ -13,6 +13,7 @@
 #include "base/json_fwd.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
+#include "ebb/types.h"
 #include "kernels/backend.h"
 #include "plan/planner.h"
 
@@ -36,6 +37,7 @@ class Runtime {
  public:
   // `threads` 0: all that the machine lets us use.
   Runtime(const std::string& device_kind, int threads);
+  Runtime(DeviceKind device, int threads);
 
   device::Device& device() { return *device_; }
   ThreadPool& pool() { return pool_; }

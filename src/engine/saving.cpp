@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/folder.h"
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
+#include "files/folder.h"
 
 namespace ebb::engine {
 namespace {
@@ -30,32 +30,32 @@ double seconds_since(Saving::Clock::time_point then) {
 
 }  // namespace
 
-Bytes checkpoint_bytes(const ParameterStore& store, const Companions& companions) {
+Bytes checkpoint_bytes(const ParameterStore& store, const files::SidecarFiles& sidecar_files) {
   constexpr Bytes header_of_tensor = 256;  // names and shapes of others are shorter
   constexpr Bytes small_files = 256 * kKiB;
-  std::vector<optim::Plane> planes = optim::state_planes(store.kind());
-  planes.push_back(optim::Plane::weight);
+  std::vector<states::Plane> planes = states::state_planes(store.kind());
+  planes.push_back(states::Plane::weight);
   Bytes bytes = small_files;
   for (const model::Parameter& parameter : store.parameters().all) {
-    for (const optim::Plane plane : planes) {
-      bytes += header_of_tensor + optim::grain_of(plane, store.kind()).size_of(parameter.count());
+    for (const states::Plane plane : planes) {
+      bytes += header_of_tensor + states::grain_of(plane, store.kind()).size_of(parameter.count());
     }
   }
-  for (const Companions::Copy& copy : companions.copies) bytes += copy.file->size();
+  for (const files::SidecarFiles::Copy& copy : sidecar_files.copies) bytes += copy.file->size();
   return bytes;
 }
 
 Saving::Saving(io::FileSystem& files, const std::filesystem::path& root, ParameterStore& store,
-               const Companions& companions, const SavingSettings& settings,
+               const files::SidecarFiles& sidecar_files, const SavingSettings& settings,
                std::int64_t saved_step, Note note)
     : files_(files),
       root_(root),
       store_(store),
-      companions_(companions),
+      sidecar_files_(sidecar_files),
       settings_(settings),
       saved_step_(saved_step),
       note_(std::move(note)),
-      bytes_(checkpoint_bytes(store, companions)) {
+      bytes_(checkpoint_bytes(store, sidecar_files)) {
   if (settings_.keep == 0) settings_.every.kind = Kind::never;
 }
 
@@ -65,18 +65,19 @@ void Saving::check_space() {
     return;
   }
   // What a crash left takes room that the next save may need, what is somebody's own its name.
-  checkpoint::check_names_free(files_, root_, saved_step_);
-  checkpoint::keep_last(files_, root_, settings_.keep);
+  files::check_names_free(files_, root_, saved_step_);
+  files::keep_last(files_, root_, settings_.keep);
   const Bytes available = files_.available(root_);
   if (available < bytes_) {
-    throw IoError(fmt::format(
-        "--out {}: a checkpoint takes {}, but that disk has {} left. Free {}, choose a folder on "
-        "another disk, or train without saving (--save-every 0).",
-        root_.string(), format_bytes(bytes_), format_bytes(available),
-        format_bytes(bytes_ - available)));
+    throw IoError(fmt::format("--out {}: a checkpoint takes {}, but that disk has {} left. Free "
+                              "{}, choose a folder on "
+                              "another disk, or train without saving (--save-every 0).",
+                              root_.string(), format_bytes(bytes_), format_bytes(available),
+                              format_bytes(bytes_ - available)),
+                  root_.string());
   }
   // One is written while `keep` others are still there.
-  const std::int64_t there = checkpoint::count_checkpoints(files_, root_);
+  const std::int64_t there = files::count_checkpoints(files_, root_);
   const std::int64_t more = settings_.every.kind == Kind::end ? 1 : settings_.keep + 1 - there;
   if (available < more * bytes_) {
     note_(fmt::format(
@@ -103,26 +104,27 @@ bool Saving::due(std::int64_t step) const {
 // All but the last checkpoint go, as they would after this save: but only where it needs their
 // room.
 void Saving::make_room() {
-  if (files_.available(root_) >= bytes_ || checkpoint::count_checkpoints(files_, root_) < 2) return;
-  checkpoint::keep_last(files_, root_, 1);
+  if (files_.available(root_) >= bytes_ || files::count_checkpoints(files_, root_) < 2) return;
+  files::keep_last(files_, root_, 1);
   untold_ += fmt::format("Removed older checkpoints in {} to make room\n", root_.string());
 }
 
 // Never within an attempt at a save: that an output cannot be written is not a disk's failure.
 void Saving::tell(const std::string& text) { note_(std::exchange(untold_, {}) + text); }
 
-void Saving::publish(const TrainingState& state) {
+void Saving::publish(const files::TrainingState& state) {
   const Clock::time_point start = Clock::now();
   failed_ = true;  // unless it comes to the end
   try {
     make_room();
     if (const Bytes available = files_.available(root_); available < bytes_) {
-      throw IoError(fmt::format(
-          "cannot save into '{}': a checkpoint takes {}, but that disk has {} left. Free {} there.",
-          root_.string(), format_bytes(bytes_), format_bytes(available),
-          format_bytes(bytes_ - available)));
+      throw IoError(fmt::format("cannot save into '{}': a checkpoint takes {}, but that disk has "
+                                "{} left. Free {} there.",
+                                root_.string(), format_bytes(bytes_), format_bytes(available),
+                                format_bytes(bytes_ - available)),
+                    root_.string());
     }
-    last_ = save_checkpoint(files_, root_, store_, companions_, state, settings_.keep).string();
+    last_ = save_checkpoint(files_, root_, store_, sidecar_files_, state, settings_.keep).string();
   } catch (...) {
     ended_ = Clock::now();
     throw;
@@ -133,7 +135,7 @@ void Saving::publish(const TrainingState& state) {
   seconds_ = seconds_since(start);
 }
 
-void Saving::save(const TrainingState& state) {
+void Saving::save(const files::TrainingState& state) {
   if (!wanted() || state.step == saved_step_) return;
   try {
     publish(state);
@@ -145,9 +147,15 @@ void Saving::save(const TrainingState& state) {
   tell("Saved " + last_);
 }
 
-std::string Saving::keep_weights(const TrainingState& state) {
+void Saving::save_now(const files::TrainingState& state) {
+  if (state.step == saved_step_) return;
+  publish(state);
+  tell("Saved " + last_);
+}
+
+std::string Saving::keep_weights(const files::TrainingState& state) {
   try {
-    return save_weights(files_, weights_root(), store_, companions_, state.step).string();
+    return save_weights(files_, weights_root(), store_, sidecar_files_, state.step).string();
   } catch (const IoError&) {
     remove_weights({});
     return {};  // the error of the whole save is the one to tell
@@ -163,7 +171,7 @@ void Saving::remove_weights(const std::string& folder) {
   }
 }
 
-std::string Saving::failure_to_publish(const TrainingState& state) {
+std::string Saving::failure_to_publish(const files::TrainingState& state) {
   try {
     publish(state);
     return {};
@@ -182,7 +190,7 @@ void Saving::wait(double seconds, bool stopped) const {
   }
 }
 
-void Saving::save_finally(const TrainingState& state) {
+void Saving::save_finally(const files::TrainingState& state) {
   if (!wanted() || state.step == saved_step_) return;
   const Clock::time_point start = Clock::now();
   const bool stopped = settings_.stop_requested();  // if so, this save is what it asked for
@@ -197,7 +205,7 @@ void Saving::save_finally(const TrainingState& state) {
     const double left = settings_.patience_seconds - seconds_since(start);
     if (left <= 0 || (!stopped && settings_.stop_requested())) {
       gave_up_ = true;
-      throw IoError(fmt::format("{}\n{}", why, rest));
+      throw IoError(fmt::format("{}\n{}", why, rest), root_.string());
     }
     tell(fmt::format("Not saved: {}\n{} Trying again every {} for another {}; Ctrl-C gives up.",
                      why, rest, format_seconds(settings_.retry_seconds), format_seconds(left)));

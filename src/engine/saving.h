@@ -9,16 +9,16 @@
 #include <string>
 
 #include "ebb/train.h"
-#include "engine/companions.h"
 #include "engine/parameter_store.h"
-#include "engine/run_folder.h"
-#include "engine/training_state.h"
+#include "files/model/sidecar_files.h"
+#include "files/run/run_folder.h"
+#include "files/run/training_state.h"
 #include "io/file_system.h"
 
 namespace ebb::engine {
 
 // Bytes of a checkpoint of this store, headers and small files included.
-Bytes checkpoint_bytes(const ParameterStore& store, const Companions& companions);
+Bytes checkpoint_bytes(const ParameterStore& store, const files::SidecarFiles& sidecar_files);
 
 struct SavingSettings {
   SaveEvery every;
@@ -37,8 +37,8 @@ class Saving {
   // Keeps references to all of it. `saved_step` is the step of the checkpoint that the run goes on
   // from, -1 for none.
   Saving(io::FileSystem& files, const std::filesystem::path& root, ParameterStore& store,
-         const Companions& companions, const SavingSettings& settings, std::int64_t saved_step,
-         Note note);
+         const files::SidecarFiles& sidecar_files, const SavingSettings& settings,
+         std::int64_t saved_step, Note note);
 
   bool wanted() const { return settings_.every.kind != SaveEvery::Kind::never; }
 
@@ -51,13 +51,16 @@ class Saving {
   bool due(std::int64_t step) const;
 
   // A save on the way. Where it fails that is told, the run may go on, and it is due again soon.
-  void save(const TrainingState& state);
+  void save(const files::TrainingState& state);
+
+  // One that the caller asks for, whatever the settings say of when. Throws IoError where it fails.
+  void save_now(const files::TrainingState& state);
 
   // The last one, at the end or before an error is told. Where it fails the weights alone are kept,
   // if there is room for those, and all of it is tried again for as long as the settings say. Then
   // throws the IoError, with what was kept, and has given up: a caller that asks once more waits as
   // long again.
-  void save_finally(const TrainingState& state);
+  void save_finally(const files::TrainingState& state);
   bool gave_up() const { return gave_up_; }
   // What is to be saved lies on a drive that fails: trying again would not help.
   void lose_patience() { settings_.patience_seconds = 0; }
@@ -67,22 +70,22 @@ class Saving {
   void set_last(std::string folder) { last_ = std::move(folder); }
 
  private:
-  void publish(const TrainingState& state);
+  void publish(const files::TrainingState& state);
   // Empty where it did not fail.
-  std::string failure_to_publish(const TrainingState& state);
+  std::string failure_to_publish(const files::TrainingState& state);
   void wait(double seconds, bool stopped) const;
   void tell(const std::string& text);
   std::filesystem::path weights_root() const { return root_ / "weights"; }
   void make_room();
   // Where the weights went; empty where that failed, too.
-  std::string keep_weights(const TrainingState& state);
+  std::string keep_weights(const files::TrainingState& state);
   // And the folder around them where it is empty then.
   void remove_weights(const std::string& folder);
 
   io::FileSystem& files_;
   std::filesystem::path root_;
   ParameterStore& store_;
-  const Companions& companions_;
+  const files::SidecarFiles& sidecar_files_;
   SavingSettings settings_;
   std::int64_t saved_step_;
   Note note_;

@@ -1,7 +1,5 @@
 #include "engine/settings.h"
 
-#include <charconv>
-
 #include <fmt/format.h>
 
 #include "base/machine.h"
@@ -27,26 +25,42 @@ void require_positive(std::int64_t value, std::string_view flag, std::int64_t mo
           fmt::format("a whole number from 1 to {}", most));
 }
 
-// `none` and `all` are the words for no block and every block.
-std::optional<std::int64_t> parse_blocks(const std::string& text, std::string_view flag,
-                                         std::string_view none, std::string_view all,
-                                         std::int64_t layers, std::string_view other = {}) {
-  if (text == "auto") return std::nullopt;
-  if (text == none) return 0;
-  if (text == all) return layers;
-  std::int64_t blocks = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), blocks);
-  require(error == std::errc{} && end == text.data() + text.size() && blocks >= 0, flag,
-          "'" + text + "'", fmt::format("{}, {}, {}auto or a number of blocks", none, all, other));
-  return std::min(blocks, layers);
+std::optional<plan::Site> site_of(StatePlacement placement) {
+  switch (placement) {
+    case StatePlacement::automatic: break;
+    case StatePlacement::resident: return plan::Site::resident;
+    case StatePlacement::stream: return plan::Site::stream;
+    case StatePlacement::host: return plan::Site::host;
+  }
+  return std::nullopt;
 }
 
-std::optional<plan::Site> parse_site(const std::string& text) {
-  if (text == "auto") return std::nullopt;
-  for (const plan::Site site : {plan::Site::resident, plan::Site::stream, plan::Site::host}) {
-    if (text == name_of(site)) return site;
+states::StateFormat format_of(StateFormat format) {
+  switch (format) {
+    case StateFormat::exact: break;
+    case StateFormat::bf16: return states::StateFormat::bf16;
+    case StateFormat::int8: return states::StateFormat::int8;
   }
-  throw ConfigError(fmt::format("--states '{}': expected resident, stream, host or auto", text));
+  return states::StateFormat::exact;
+}
+
+states::Schedule::Shape shape_of(LearningRateSchedule schedule) {
+  using Shape = states::Schedule::Shape;
+  switch (schedule) {
+    case LearningRateSchedule::constant: return Shape::constant;
+    case LearningRateSchedule::linear: return Shape::linear;
+    case LearningRateSchedule::cosine: break;
+    case LearningRateSchedule::wsd: return Shape::wsd;
+  }
+  return Shape::cosine;
+}
+
+// Of so many that there are; nothing where the plan decides.
+std::optional<std::int64_t> blocks_of(const Blocks& blocks, std::string_view flag,
+                                      std::int64_t all) {
+  require(blocks.count().value_or(0) >= 0, flag, std::to_string(blocks.count().value_or(0)),
+          "a number of blocks");
+  return blocks.of(all);
 }
 
 // Plans are made of chunks and of tasks for every block and micro-batch; both stay countable.
@@ -67,22 +81,22 @@ void check_plan_size(const TrainOptions& o, const model::Config& config) {
                   most_passes, config.layers, plan::kMostTasks));
 }
 
-optim::Rule parse_optimizer(const TrainOptions& o) {
-  return optim::make_rule({.name = o.optimizer,
-                           .beta1 = o.beta1,
-                           .beta2 = o.beta2,
-                           .epsilon = o.epsilon,
-                           .momentum = o.momentum,
-                           .nesterov = o.nesterov ? std::optional(true) : std::nullopt,
-                           .weight_decay = o.weight_decay});
+states::Rule rule_of(const TrainOptions& o) {
+  return states::make_rule({.name = std::string(to_word(o.optimizer)),
+                            .beta1 = o.beta1,
+                            .beta2 = o.beta2,
+                            .epsilon = o.epsilon,
+                            .momentum = o.momentum,
+                            .nesterov = o.nesterov ? std::optional(true) : std::nullopt,
+                            .weight_decay = o.weight_decay});
 }
 
-plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
-  plan::Wishes wishes;
-  wishes.site = parse_site(o.states);
-  wishes.offload_fraction = o.offload_fraction;
-  wishes.host_fraction = o.host_fraction;
-  wishes.disk_fraction = o.disk_fraction;
+plan::FixedChoices fixed_choices(const TrainOptions& o, std::int64_t layers) {
+  plan::FixedChoices fixed;
+  fixed.site = site_of(o.states);
+  fixed.offload_fraction = o.offload_fraction;
+  fixed.host_fraction = o.host_fraction;
+  fixed.disk_fraction = o.disk_fraction;
   require(o.disk_endurance.value_or(1) > 0, "--disk-endurance", "0", "what the drives can take");
   for (const auto& [flag, value] : {std::pair{"--offload-fraction", o.offload_fraction},
                                     std::pair{"--host-fraction", o.host_fraction},
@@ -90,51 +104,44 @@ plan::Wishes parse_wishes(const TrainOptions& o, std::int64_t layers) {
     require(!value || (*value >= 0 && *value <= 1), flag, fmt::format("{}", value.value_or(0)),
             "a share between 0 and 1");
   }
-  if (wishes.site == plan::Site::resident) {
+  if (fixed.site == plan::Site::resident) {
     require(o.offload_fraction.value_or(0) == 0 && o.host_fraction.value_or(0) == 0 &&
                 o.disk_fraction.value_or(0) == 0,
             "--states resident", "with an offload fraction",
             "--states stream, host or auto with it");
-    wishes.offload_fraction.reset();
-    wishes.host_fraction.reset();
-    wishes.disk_fraction.reset();
+    fixed.offload_fraction.reset();
+    fixed.host_fraction.reset();
+    fixed.disk_fraction.reset();
   }
-  if (wishes.site == plan::Site::host) {
+  if (fixed.site == plan::Site::host) {
     require(!o.host_fraction, "--states host", "with --host-fraction",
             "--offload-fraction alone: all that leaves the device is updated by the CPU");
   }
   const std::int64_t blocks = layers + 2;  // with the embedding and the head
-  wishes.streamed_weights = parse_blocks(o.weights, "--weights", "resident", "stream", blocks);
-  wishes.host_sums = parse_blocks(o.gradient_sums, "--gradient-sums", "device", "host", blocks);
-  wishes.recompute_blocks = parse_blocks(o.recompute, "--recompute", "none", "block", layers);
-  const bool inputs_on_disk = o.activations == "disk";
-  wishes.host_inputs = inputs_on_disk ? layers
-                                      : parse_blocks(o.activations, "--activations", "device",
-                                                     "host", layers, "disk, ");
-  if (inputs_on_disk) wishes.disk_inputs = layers;
-  const auto on_disk = [&](const char* flag, const std::optional<std::int64_t>& value,
-                           std::optional<std::int64_t>& wish) {
-    if (!value) return;
-    require(*value >= 0, flag, std::to_string(*value), "a number of blocks");
-    wish = std::min(*value, blocks);
-  };
-  on_disk("--disk-weights", o.disk_weights, wishes.disk_weights);
-  on_disk("--disk-sums", o.disk_sums, wishes.disk_sums);
-  on_disk("--disk-activations", o.disk_activations, wishes.disk_inputs);
-  const bool wants_disk = o.disk_fraction.value_or(0) > 0 || wishes.disk_weights.value_or(0) > 0 ||
-                          wishes.disk_sums.value_or(0) > 0 || wishes.disk_inputs.value_or(0) > 0;
-  require(!wants_disk || !o.disk.empty(), "what should be on a disk", "without one",
+  fixed.streamed_weights = blocks_of(o.weights, "--weights", blocks);
+  fixed.host_sums = blocks_of(o.gradient_sums, "--gradient-sums", blocks);
+  if (o.vocabulary != VocabularyUse::automatic) {
+    fixed.vocabulary_cut = o.vocabulary == VocabularyUse::cut ? 1 : 0;
+  }
+  fixed.recompute_blocks = blocks_of(o.recompute, "--recompute", layers);
+  fixed.host_inputs = blocks_of(o.activations, "--activations", layers);
+  fixed.disk_weights = blocks_of(o.disk_weights, "--disk-weights", blocks);
+  fixed.disk_sums = blocks_of(o.disk_sums, "--disk-sums", blocks);
+  fixed.disk_inputs = blocks_of(o.disk_activations, "--disk-activations", layers);
+  const bool wants_disk = o.disk_fraction.value_or(0) > 0 || fixed.disk_weights.value_or(0) > 0 ||
+                          fixed.disk_sums.value_or(0) > 0 || fixed.disk_inputs.value_or(0) > 0;
+  require(!wants_disk || !o.disk.empty(), "--disk", "is missing for what should be on a disk",
           "--disk PATH, the folder for it");
-  wishes.kept_blocks = parse_blocks(o.keep_cheap, "--keep-cheap", "none", "all", layers);
+  fixed.cheap_saved_blocks = blocks_of(o.save_cheap, "--save-cheap", layers);
   if (o.chunk_parameters) require_positive(*o.chunk_parameters, "--chunk-parameters");
-  wishes.chunk_parameters = o.chunk_parameters;
+  fixed.chunk_parameters = o.chunk_parameters;
   if (o.depth) {
     require(*o.depth >= plan::Choices::kLeastDepth && *o.depth <= plan::Choices::kMostDepth,
             "--depth", std::to_string(*o.depth),
             fmt::format("{} to {}", plan::Choices::kLeastDepth, plan::Choices::kMostDepth));
   }
-  wishes.depth = o.depth;
-  return wishes;
+  fixed.depth = o.depth;
+  return fixed;
 }
 
 }  // namespace
@@ -145,9 +152,13 @@ int check_threads(int threads) {
   return threads;
 }
 
-DType parse_dtype(const std::string& text, std::string_view flag) {
-  require(text == "bf16" || text == "fp32", flag, "'" + text + "'", "bf16 or fp32");
-  return text == "bf16" ? DType::bf16 : DType::f32;
+DType dtype_of(FloatType type, DType otherwise) {
+  switch (type) {
+    case FloatType::automatic: break;
+    case FloatType::bf16: return DType::bf16;
+    case FloatType::fp32: return DType::f32;
+  }
+  return otherwise;
 }
 
 TrainingSettings training_settings(const TrainOptions& o, const model::Config& config,
@@ -171,25 +182,25 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   s.config = config;
   s.shape = {.rows = o.micro_batch, .sequence = o.sequence};
   s.accumulate = o.accumulate;
-  s.dtype = parse_dtype(o.dtype, "--dtype");
-  s.gradient_type = o.gradients == "auto" ? s.dtype : parse_dtype(o.gradients, "--gradients");
+  s.dtype = dtype_of(o.dtype, DType::bf16);
+  s.gradient_type = dtype_of(o.gradients, s.dtype);
   require(s.dtype == DType::bf16 || s.gradient_type == DType::f32, "--gradients", "bf16",
           "fp32 gradients with --dtype fp32");
-  s.rule = parse_optimizer(o);
-  s.format = optim::parse_state_format(o.state_format);
-  optim::validate(s.rule, s.format);
+  s.rule = rule_of(o);
+  s.format = format_of(o.state_format);
+  states::validate(s.rule, s.format);
   s.seed = o.seed;
-  s.schedule.shape = optim::parse_schedule(o.schedule);
+  s.schedule.shape = shape_of(o.schedule);
   s.schedule.peak = o.learning_rate;
   s.schedule.warmup = o.warmup;
   s.schedule.steps = o.steps;
   s.schedule.final_share =
-      o.final_share.value_or(optim::Schedule::default_final_share(s.schedule.shape));
+      o.final_share.value_or(states::Schedule::default_final_share(s.schedule.shape));
   s.schedule.decay_share = o.decay_share;
-  optim::validate(s.schedule);
+  states::validate(s.schedule);
   s.clip = o.clip;
   s.limits = limits_within(machine, o.device_memory, o.host_memory);
-  s.wishes = parse_wishes(o, config.layers);
+  s.fixed = fixed_choices(o, config.layers);
   s.trace_steps = o.trace.empty() ? 0 : o.trace_steps;
   check_plan_size(o, config);
   const Bytes batch = 2 * 4 * o.sequence * o.micro_batch;

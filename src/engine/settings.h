@@ -20,6 +20,7 @@ TrainingSettings training_settings(const TrainOptions& options, const model::Con
 // The number itself. Throws ConfigError if it is no number of threads.
 int check_threads(int threads);
 
-DType parse_dtype(const std::string& text, std::string_view flag);
+// The type to compute in; `otherwise` where it is automatic.
+DType dtype_of(FloatType type, DType otherwise);
 
 }  // namespace ebb::engine

@@ -1,8 +1,7 @@
 #include "engine/step_log.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +10,7 @@
 
 #include "base/json.h"
 #include "ebb/error.h"
+#include "io/text_file.h"
 
 namespace ebb::engine {
 
@@ -42,10 +42,8 @@ std::string_view kept_lines(std::string_view log, std::int64_t step) {
 StepLog::StepLog(io::FileSystem& files, std::filesystem::path path, std::int64_t step, Note note)
     : note_(std::move(note)) {
   std::string kept;
-  if (step > 0) {
-    std::ifstream before(path, std::ios::binary);
-    const std::string log{std::istreambuf_iterator<char>(before), {}};
-    kept = kept_lines(log, step);
+  if (step > 0 && files.exists(path)) {
+    kept = kept_lines(io::read_text(files, path, std::numeric_limits<Bytes>::max()), step);
     if (!kept.empty() && kept.back() != '\n') kept += '\n';
   }
   // Written beside the old one, which is replaced at once: emptied in place, a run that is killed
@@ -61,7 +59,7 @@ void StepLog::add(const StepReport& report, double seconds) {
   Json line = {{"step", report.step}, {"loss", report.loss},
                {"norm", report.norm}, {"learning_rate", report.learning_rate},
                {"seconds", seconds},  {"tokens_per_second", report.tokens_per_second}};
-  if (report.share_of_light) line["share_of_light"] = *report.share_of_light;
+  if (report.utilization) line["utilization"] = *report.utilization;
   write(line);
 }
 

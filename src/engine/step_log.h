@@ -9,7 +9,7 @@
 
 #include "base/json_fwd.h"
 #include "ebb/train.h"
-#include "engine/run_folder.h"
+#include "files/run/run_folder.h"
 #include "io/file_system.h"
 
 namespace ebb::engine {

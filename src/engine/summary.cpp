@@ -8,7 +8,7 @@
 #include "engine/process_report.h"
 #include "kernels/cpu/isa.h"
 #include "plan/explain.h"
-#include "plan/light.h"
+#include "plan/utilization.h"
 
 namespace ebb::engine {
 namespace {
@@ -62,7 +62,7 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
       std::accumulate(figures.step_seconds.begin(), figures.step_seconds.end(), 0.0);
   const auto steps = static_cast<std::int64_t>(figures.step_seconds.size());
   const double mean = steps > 0 ? seconds / static_cast<double>(steps) : 0;
-  const auto share = plan::measured_share_of_light(run.plan(), mean);
+  const auto share = plan::measured_utilization(run.plan(), mean);
   Json json = {
       {"steps", run.steps_done()},
       {"steps_this_run", steps},
@@ -81,9 +81,8 @@ std::string summarize(TrainingRun& run, const Runtime& runtime, const Json& nume
       {"validation_seconds", figures.validation_seconds},
       {"validation_batch_seconds_predicted", run.evaluation_seconds()},
       {"tokens_per_second", seconds > 0 ? static_cast<double>(figures.tokens) / seconds : 0.0},
-      {"share_of_light", share && mean > 0 ? Json(*share) : Json()},
-      {"share_of_light_predicted",
-       plan::share_of_light(run.plan(), run.plan().prediction.step_seconds)},
+      {"utilization", share && mean > 0 ? Json(*share) : Json()},
+      {"utilization_predicted", plan::utilization(run.plan(), run.plan().prediction.step_seconds)},
       {"model_flops_per_step", plan::model_flops(run.plan().workload)},
       {"matrix_flops_per_second",
        {{"value", run.plan().profile.matmul_flops.value},

@@ -18,7 +18,7 @@ struct RunFigures {
   std::int64_t tokens = 0;
   std::int64_t counted_tokens = 0;  // of them, targets that carry loss
   text::LeftOut left_out;
-  Json accepted_data_changes = Json::array();  // as TrainingState's, of the whole run
+  Json accepted_data_changes = Json::array();  // as files::TrainingState's, of the whole run
   double seconds_waiting_for_data = 0;
   StartTimes start;
   std::vector<double> validation_losses;

@@ -28,9 +28,9 @@ TraceFile::TraceFile(io::FileSystem& files, std::string path)
   }
 }
 
-void TraceFile::write(const plan::Trace& trace) {
+void TraceFile::write(std::span<const plan::Trace> traces) {
   io::write_pieces_atomically(files_, path_,
-                              [&](io::TextSink sink) { plan::write_trace(trace, sink); });
+                              [&](io::TextSink sink) { plan::write_trace(traces, sink); });
 }
 
 }  // namespace ebb::engine

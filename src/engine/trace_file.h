@@ -1,6 +1,7 @@
 // The file that --trace names.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "io/file_system.h"
@@ -16,7 +17,8 @@ class TraceFile {
 
   bool wanted() const { return !path_.empty(); }
   // After a crash at any moment the file holds what it did before or all of the trace.
-  void write(const plan::Trace& trace);
+  void write(std::span<const plan::Trace> traces);
+  void write(const plan::Trace& trace) { write({&trace, 1}); }
 
  private:
   io::FileSystem& files_;

@@ -12,22 +12,14 @@
 namespace ebb::engine {
 namespace {
 
-std::optional<text::Packing> parse_packing(const std::string& word) {
-  if (word == "auto") return std::nullopt;
-  for (const text::Packing packing :
-       {text::Packing::stream, text::Packing::fit, text::Packing::none}) {
-    if (word == name_of(packing)) return packing;
+std::optional<text::Packing> packing_of(RowPacking packing) {
+  switch (packing) {
+    case RowPacking::automatic: break;
+    case RowPacking::stream: return text::Packing::stream;
+    case RowPacking::fit: return text::Packing::fit;
+    case RowPacking::none: return text::Packing::none;
   }
-  throw ConfigError(
-      fmt::format("--packing '{}': expected stream (tokens run on over the borders of rows), fit "
-                  "(as many whole examples as fit into a row), none (one example a row) or auto",
-                  word));
-}
-
-bool parse_loss(const std::string& word) {
-  if (word == "all" || word == "completion") return word == "all";
-  throw ConfigError(fmt::format(
-      "--loss '{}': expected completion (prompts carry no loss) or all (every token does)", word));
+  return std::nullopt;
 }
 
 // Whether it is time to tell again that something takes long.
@@ -49,7 +41,7 @@ std::vector<std::filesystem::path> paths(const std::vector<std::string>& names) 
   return {names.begin(), names.end()};
 }
 
-text::DataOptions data_options(const TrainOptions& o, const ModelTokenizer& tokenizer,
+text::DataOptions data_options(const TrainOptions& o, const files::ModelTokenizer& tokenizer,
                                const std::function<void(const std::string&)>& note) {
   // About two rows: long enough that most tokens see what stands before them in the text, short
   // enough that the rows of a batch come from many places.
@@ -58,7 +50,7 @@ text::DataOptions data_options(const TrainOptions& o, const ModelTokenizer& toke
   text::DataOptions options;
   options.passage_bytes = std::max(shortest, 2 * o.sequence * bytes_per_token);
   options.window_tokens = o.sequence;
-  options.skip_bad = skips_bad_data(o.on_bad_data);
+  options.skip_bad = o.on_bad_data == OnBadData::skip;
   std::vector<std::string> written = o.outputs;
   written.push_back(o.trace);
   for (const std::string& name : written) {
@@ -96,18 +88,7 @@ Json to_json(const std::vector<text::FileRecord>& files) {
 
 }  // namespace
 
-bool skips_bad_data(const std::string& word) {
-  if (word == "stop" || word == "skip") return word == "skip";
-  throw ConfigError(
-      fmt::format("--on-bad-data '{}': expected stop (what cannot be used ends the run) or skip "
-                  "(it is passed over and counted)",
-                  word));
-}
-
 void check_data_flags(const TrainOptions& o) {
-  parse_packing(o.packing);
-  parse_loss(o.loss);
-  skips_bad_data(o.on_bad_data);
   const auto require = [](bool good, const std::string& text) {
     if (!good) throw ConfigError(text);
   };
@@ -126,25 +107,25 @@ void check_data_flags(const TrainOptions& o) {
                       o.eval_every));
 }
 
-text::ChatRenderer chat_renderer(const ModelTokenizer& tokenizer) {
+text::ChatRenderer chat_renderer(const files::ModelTokenizer& tokenizer) {
   if (!tokenizer.parts.chat) return {};
   return [&parts = tokenizer.parts](const Json& messages, bool answer_next) {
     return parts.chat->render(messages, parts.special_tokens, answer_next);
   };
 }
 
-TrainingData::TrainingData(const TrainOptions& options, const ModelTokenizer& tokenizer,
+TrainingData::TrainingData(const TrainOptions& options, const files::ModelTokenizer& tokenizer,
                            std::int64_t vocabulary, int threads,
                            const std::function<void(const std::string&)>& note)
     : options_(options),
       data_(paths(options.data),
             {.tokenizer = &tokenizer.tokenizer(),
              .vocabulary = static_cast<std::int32_t>(vocabulary),
-             .loss_on_all = parse_loss(options.loss),
+             .loss_on_all = options.loss == LossOn::all,
              .chat = chat_renderer(tokenizer)},
             data_options(options, tokenizer, note)),
       rules_{.shape = {.sequence = options.sequence, .rows = options.micro_batch},
-             .packing = choose_packing(data_, parse_packing(options.packing)),
+             .packing = choose_packing(data_, packing_of(options.packing)),
              .seed = options.seed,
              .held_out_share = options.eval_share.value_or(0)},
       // A few threads make tokens faster than any model takes them.
@@ -169,9 +150,9 @@ void TrainingData::check_validation(const std::function<void(const std::string&)
   const std::unique_ptr<text::ValidationBatches> batches = validation();
   if (batches == nullptr) return;
   Interval interval;
-  std::int64_t counted = 0;
+  std::int64_t loss_tokens = 0;
   for (std::int64_t made = 1; const auto batch = batches->next(); ++made) {
-    counted += batch->counted;
+    loss_tokens += batch->loss_tokens;
     if (interval.passed()) note(fmt::format("Reading the data to validate on: {} batches", made));
   }
   const text::LeftOut& left_out = batches->left_out();
@@ -181,7 +162,7 @@ void TrainingData::check_validation(const std::function<void(const std::string&)
           : fmt::format("{} bad item{} of the data to validate on skipped, the first: {}",
                         left_out.bad_items, left_out.bad_items == 1 ? "" : "s",
                         left_out.first_problem);
-  if (counted == 0) {
+  if (loss_tokens == 0) {
     throw ConfigError(fmt::format(
         "none of the tokens to validate on counts for the loss{}; are the prompts longer than "
         "--sequence {}? Give a larger --sequence, or other data to validate on",
@@ -229,7 +210,7 @@ int TrainingData::readers(int threads) { return std::clamp(threads / 4, 1, 8) + 
 Json TrainingData::key() const {
   return {{"tokenizer", data_.encoding().tokenizer->digest()},
           {"packing", name_of(rules_.packing)},
-          {"loss", options_.loss},
+          {"loss", to_word(options_.loss)},
           {"held_out", rules_.held_out_share}};
 }
 
@@ -255,8 +236,8 @@ std::unique_ptr<text::ValidationBatches> TrainingData::validation() const {
   if (!evaluation_ && !options_.eval_share) return nullptr;
   const text::DataSet& from = evaluation_ ? *evaluation_ : data_;
   return std::make_unique<text::ValidationBatches>(
-      from, rules_.shape, choose_packing(from, parse_packing(options_.packing)),
-      options_.eval_share, options_.eval_batches);
+      from, rules_.shape, choose_packing(from, packing_of(options_.packing)), options_.eval_share,
+      options_.eval_batches);
 }
 
 }  // namespace ebb::engine

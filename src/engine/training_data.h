@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "ebb/train.h"
-#include "engine/model_tokenizer.h"
+#include "files/model/tokenizer.h"
 #include "text/data/data_set.h"
 #include "text/data/file_digests.h"
 #include "text/data/prefetch.h"
@@ -20,19 +20,15 @@ namespace ebb::engine {
 // Throws ConfigError that names the flag, what was found and what to write.
 void check_data_flags(const TrainOptions& options);
 
-// Of --on-bad-data: whether what cannot be used is passed over. Throws ConfigError for another
-// word.
-bool skips_bad_data(const std::string& word);
-
 // How conversations are written for a model; empty where its tokenizer has no chat template. Keeps
 // a reference to the tokenizer.
-text::ChatRenderer chat_renderer(const ModelTokenizer& tokenizer);
+text::ChatRenderer chat_renderer(const files::ModelTokenizer& tokenizer);
 
 class TrainingData {
  public:
   // Looks at all files. Keeps a reference to the tokenizer. `note` is told what was left out, and
   // how far it is while that takes long.
-  TrainingData(const TrainOptions& options, const ModelTokenizer& tokenizer,
+  TrainingData(const TrainOptions& options, const files::ModelTokenizer& tokenizer,
                std::int64_t vocabulary, int threads,
                const std::function<void(const std::string&)>& note);
 

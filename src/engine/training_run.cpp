@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 
 #include <fmt/format.h>
 
@@ -14,7 +13,8 @@ namespace ebb::engine {
 namespace {
 
 model::Decoder make_decoder(const TrainingSettings& s) {
-  if (s.shape.sequence > s.config.max_positions) {
+  if (s.config.positions == model::Config::Positions::learned &&
+      s.shape.sequence > s.config.max_positions) {
     throw ConfigError(
         fmt::format("--sequence {}: the model knows {} positions only; give at most {}",
                     s.shape.sequence, s.config.max_positions, s.config.max_positions));
@@ -27,63 +27,12 @@ plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s)
                       .gradient_type = s.gradient_type,
                       .state = s.state_kind(),
                       .extras = s.extras,
-                      .task_bytes = kTaskBytes};
+                      .task_bytes = task_bytes(s.trace_steps)};
   shape.extras.push_back({plan::Tier::host, "staging", ParameterStore::kStagingBytes});
-  if (s.trace_steps > 0) shape.task_bytes += (s.trace_steps + 3) * kTracedTaskBytes;
   plan::Workload work =
       training_workload(make_decoder(s), model::parameters_of(s.config), ops, shape);
   work.topology = s.topology;
   return work;
-}
-
-std::deque<memory::Ledger> make_ledgers(const TrainingSettings& s) {
-  std::deque<memory::Ledger> ledgers;
-  for (const plan::Tier tier : s.topology->all_tiers()) {
-    ledgers.emplace_back((*s.topology)[tier].name, s.limits[tier]);
-  }
-  return ledgers;
-}
-
-// All that the plan counted, before any of it is taken.
-std::vector<memory::Reservation> reserve_all(const plan::Plan& plan,
-                                             std::deque<memory::Ledger>& ledgers) {
-  std::vector<memory::Reservation> all;
-  const auto reserve = [&](plan::Tier tier, const std::string& purpose, Bytes bytes) {
-    all.push_back(ledgers[tier.index].reserve(purpose, bytes));
-  };
-  for (const plan::Tier tier : plan.workload.topology->all_tiers()) {
-    reserve(tier, "arena", plan.layout.size_of(tier));
-  }
-  for (const plan::Extra& extra : plan.workload.extras) {
-    reserve(extra.tier, extra.name, extra.bytes);
-  }
-  reserve(plan::Tier::host, std::string(plan::kPlanExtra),
-          plan.peak(plan::Tier::host) - plan.layout.size_of(plan::Tier::host) -
-              plan.workload.extra(plan::Tier::host));
-  return all;
-}
-
-std::vector<std::unique_ptr<memory::Space>> make_spaces(Runtime& runtime, const TrainingSettings& s,
-                                                        const plan::Layout& layout) {
-  std::vector<std::unique_ptr<memory::Space>> spaces;
-  for (const plan::Tier tier : s.topology->all_tiers()) {
-    const Bytes bytes = layout.size_of(tier);
-    if (tier == plan::Tier::device || tier == plan::Tier::host) {
-      device::Device& device = runtime.device();
-      spaces.push_back(std::make_unique<memory::Arena>(
-          (*s.topology)[tier].name, tier == plan::Tier::device ? device.allocate_device(bytes)
-                                                               : device.allocate_host(bytes)));
-    } else {
-      spaces.push_back(s.make_space(tier, bytes));
-    }
-  }
-  return spaces;
-}
-
-std::vector<memory::Space*> pointers_to(const std::vector<std::unique_ptr<memory::Space>>& spaces) {
-  std::vector<memory::Space*> pointers;
-  for (const auto& space : spaces) pointers.push_back(space.get());
-  return pointers;
 }
 
 // What the executor runs, in this order.
@@ -95,7 +44,42 @@ plan::Profile speeds_for(plan::Profile profile, const TrainingSettings& s) {
   return plan::with_variant(std::move(profile), fmt::format("{} states", name_of(s.format)));
 }
 
+// Which parameters the plan's chunks hold.
+states::ChunkMap map_chunks(const model::Parameters& parameters,
+                            const std::vector<plan::Chunk>& chunks, const TrainingSettings& s) {
+  std::vector<states::Tensor> tensors;
+  for (const model::Parameter& parameter : parameters.all) {
+    tensors.push_back({.count = parameter.count(),
+                       .kind = s.state_kind(),
+                       .gradient_type = s.gradient_type,
+                       .decays = parameter.matrix,
+                       .key = tensors.size()});
+  }
+  std::vector<states::Run> blocks;
+  for (const model::ParameterBlock& block : parameters.blocks) {
+    states::Run& run = blocks.emplace_back(states::Run{.parameters = block.parameters});
+    for (const int p : block.parameters) {
+      const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
+      run.places.push_back({parameter.first, parameter.count()});
+    }
+  }
+  states::ChunkMap map = states::map_tensors(std::move(tensors));
+  for (const plan::Chunk& chunk : chunks) {
+    states::add_chunk(map, blocks[static_cast<std::size_t>(chunk.block)], chunk.first, chunk.count);
+    map.chunks.back().site = chunk.site();
+  }
+  return map;
+}
+
 }  // namespace
+
+std::string note_on_positions(const TrainingSettings& s) {
+  if (s.shape.sequence <= s.config.max_positions) return {};
+  return fmt::format(
+      "--sequence {}: the model was made for {} positions. Its rotary positions go on behind them, "
+      "where it has learned nothing yet; what is saved still says {}.",
+      s.shape.sequence, s.config.max_positions, s.config.max_positions);
+}
 
 plan::Plan plan_training(Runtime& runtime, const TrainingSettings& s) {
   kernels::CountingOps ops(runtime.device_model());
@@ -104,23 +88,23 @@ plan::Plan plan_training(Runtime& runtime, const TrainingSettings& s) {
 
 plan::Plan plan_training(kernels::CountingOps& ops, const plan::Profile& profile,
                          const TrainingSettings& s) {
-  return plan::make_plan(workload_of(ops, s), s.wishes, s.limits, speeds_for(profile, s));
+  return plan::make_plan(workload_of(ops, s), s.fixed, s.limits, speeds_for(profile, s));
 }
 
 std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, kernels::CountingOps& ops,
                                                const plan::Profile& profile,
                                                const TrainingSettings& s) {
-  using optim::StateFormat;
+  using states::StateFormat;
   std::vector<plan::Variant> formats;
   for (const StateFormat format : {StateFormat::exact, StateFormat::bf16, StateFormat::int8}) {
-    if (format == s.format || !optim::has_format(s.rule, format)) continue;
+    if (format == s.format || !states::has_format(s.rule, format)) continue;
     TrainingSettings other = s;
     other.format = format;
     formats.push_back({.flags = fmt::format("--state-format {}", name_of(format)),
                        .workload = workload_of(ops, other),
                        .profile = speeds_for(profile, other)});
   }
-  return plan::alternatives_to(plan, s.wishes, formats);
+  return plan::alternatives_to(plan, s.fixed, formats);
 }
 
 std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, Runtime& runtime,
@@ -137,18 +121,13 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
       plan_(std::move(plan)),
       parameters_(model::parameters_of(settings_.config)),
       decoder_(make_decoder(settings_)),
-      map_(map_chunks(parameters_, plan_.program.chunks)),
+      map_(map_chunks(parameters_, plan_.program.chunks, settings_)),
       evaluation_(plan::plan_evaluation(plan_, settings_.disturbance.red_zone)),
-      ledgers_(make_ledgers(settings_)),
-      reservations_(reserve_all(plan_, ledgers_)),
-      device_is_host_(runtime.device().kind() == "cpu"),
-      spaces_(make_spaces(runtime, settings_, plan_.layout)),
+      memory_(runtime, plan_, settings_.make_space),
       tasks_(runtime, decoder_, parameters_, map_, plan_,
-             {.gradient_type = settings_.gradient_type,
-              .state = settings_.state_kind(),
-              .clip = settings_.clip}),
+             {.gradient_type = settings_.gradient_type, .clip = settings_.clip}),
       executor_(
-          runtime.device(), pointers_to(spaces_),
+          runtime.device(), memory_.spaces(),
           {{&plan_.program, &plan_.layout, [this](TaskRun& run) { tasks_(run); }},
            {&evaluation_.program, &evaluation_.layout, [this](TaskRun& run) { tasks_(run); }}},
           settings_.disturbance),
@@ -167,21 +146,10 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
   if (settings_.trace_steps > 0) executor_.keep_times(settings_.trace_steps);
 }
 
-// Memory that a stalled device may still write to is left to the end of the process.
-TrainingRun::~TrainingRun() {
-  const bool stalled = std::any_of(spaces_.begin(), spaces_.end(),
-                                   [](const auto& space) { return space->stalled(); });
-  if (!stalled) return;
-  static std::mutex mutex;
-  static auto* const left = new std::vector<std::unique_ptr<memory::Space>>;  // never destroyed
-  std::lock_guard lock(mutex);
-  for (auto& space : spaces_) left->push_back(std::move(space));
-}
-
 // Tiers without addresses learn which part of host memory they will trade with.
 void TrainingRun::prepare_spaces() {
   constexpr Bytes most = 4 * kGiB;  // locking more takes long
-  const memory::Space& host = *spaces_[plan::Tier::host.index];
+  const memory::Space& host = memory_.space(plan::Tier::host);
   for (const plan::Tier tier : settings_.topology->all_tiers()) {
     if ((*settings_.topology)[tier].addressable) continue;
     Bytes first = host.size(), end = 0;
@@ -196,7 +164,7 @@ void TrainingRun::prepare_spaces() {
       }
     }
     if (end > first && end - first <= most) {
-      spaces_[tier.index]->prepare(host.at(first, end - first), end - first);
+      memory_.space(tier).prepare(host.at(first, end - first), end - first);
     }
   }
 }
@@ -216,21 +184,19 @@ StepResult TrainingRun::step(std::span<const text::Batch> batches) {
   executor_.wait_for_room(kTraining);
   const std::int64_t index = executor_.steps_issued();
   const std::int64_t step = steps_done_ + 1;
-  std::int64_t counted = 0;
-  for (std::size_t m = 0; m < batches.size(); ++m) counted += place(batches[m], m);
-  if (counted == 0) {
+  std::int64_t loss_tokens = 0;
+  for (std::size_t m = 0; m < batches.size(); ++m) loss_tokens += place(batches[m], m);
+  if (loss_tokens == 0) {
     throw ConfigError(fmt::format(
         "step {}: none of its {} tokens counts for the loss; are the prompts longer than "
         "--sequence {}?",
         step, plan_.workload.tokens * plan_.workload.micro_batches, settings_.shape.sequence));
   }
   const double rate = learning_rate(step);
-  const auto numbers = [&](bool decays) {
-    return optim::step_numbers(settings_.rule, rate, step, decays, settings_.seed);
-  };
   tasks_.set_numbers(
-      index,
-      {.step = step, .counted = counted, .decaying = numbers(true), .resting = numbers(false)});
+      index, {.step = step,
+              .loss_tokens = loss_tokens,
+              .update = states::update_numbers(settings_.rule, rate, step, settings_.seed)});
   executor_.issue(kTraining);
   executor_.wait(norm_task_);
   steps_done_ = step;
@@ -239,7 +205,7 @@ StepResult TrainingRun::step(std::span<const text::Batch> batches) {
 
 Evaluation TrainingRun::evaluate(const text::Batch& batch) {
   finish();
-  Evaluation result{.counted = place(batch, 0)};
+  Evaluation result{.loss_tokens = place(batch, 0)};
   executor_.issue(kEvaluation);
   finish();
   std::memcpy(&result.loss_sum, executor_.address(plan_.program.persistent.report, 8), 8);
@@ -271,18 +237,8 @@ plan::Trace TrainingRun::trace() {
                     .plan = plan_,
                     .spans = executor_.spans(),
                     .steps = settings_.trace_steps};
-  for (plan::Span& span : trace.spans) span.step += steps_before_ + 1;
+  for (plan::TimeSpan& span : trace.spans) span.step += steps_before_ + 1;
   return trace;
-}
-
-std::optional<Bytes> TrainingRun::touched_bytes(plan::Tier tier) const {
-  if (tier == plan::Tier::device && !device_is_host_) return std::nullopt;
-  return spaces_.at(tier.index)->touched_bytes();
-}
-
-Bytes TrainingRun::measured_peak(plan::Tier tier) const {
-  const memory::Space& space = *spaces_.at(tier.index);
-  return space.high_water() + ledger(tier).peak() - space.size();
 }
 
 }  // namespace ebb::engine

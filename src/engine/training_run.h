@@ -3,35 +3,25 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
 #include <span>
 
-#include "engine/chunk_parts.h"
 #include "engine/parameter_store.h"
+#include "engine/planned_memory.h"
 #include "engine/runtime.h"
 #include "engine/training_tasks.h"
 #include "exec/executor.h"
 #include "kernels/counting_ops.h"
-#include "memory/arena.h"
-#include "memory/ledger.h"
 #include "model/decoder.h"
-#include "optim/rules.h"
-#include "optim/schedule.h"
 #include "plan/alternatives.h"
 #include "plan/evaluation_program.h"
 #include "plan/planner.h"
 #include "plan/trace.h"
+#include "states/rules.h"
+#include "states/schedule.h"
 #include "text/data/batch.h"
 
 namespace ebb::engine {
-
-// Host memory that a task of a step takes, at most, on top of what it works on: in its plan and
-// while that is made (about 1 KiB), and in the queues and events of a run. Tests measure it.
-inline constexpr Bytes kTaskBytes = 2 * kKiB;
-// And for each step that a trace keeps: its times, and what writing them down takes.
-inline constexpr Bytes kTracedTaskBytes = 512;
 
 struct TrainingSettings {
   model::Config config;
@@ -39,34 +29,38 @@ struct TrainingSettings {
   std::int64_t accumulate = 1;
   DType dtype = DType::bf16;
   DType gradient_type = DType::bf16;
-  optim::StateFormat format = optim::StateFormat::exact;
-  optim::Rule rule;
+  states::StateFormat format = states::StateFormat::exact;
+  states::Rule rule;
   std::uint64_t seed = 0;  // compact formats round with it
-  optim::Schedule schedule;
+  states::Schedule schedule;
   double clip = 1.0;
   plan::Limits limits;
-  plan::Wishes wishes;
+  plan::FixedChoices fixed;
   std::vector<plan::Extra> extras;  // what the caller holds for the run: data, tokenizer, batches
   exec::Disturbance disturbance;
   // The machine's tiers. Device and host are the runtime's; whoever adds one makes its memory.
   std::shared_ptr<const plan::Topology> topology = plan::device_and_host();
-  std::function<std::unique_ptr<memory::Space>(plan::Tier, Bytes)> make_space{};
+  PlannedMemory::MakeSpace make_space{};
   std::int64_t trace_steps = 0;  // the last steps, of which a trace is kept
 
-  optim::StateKind state_kind() const { return {format, dtype, optim::moments_of(rule)}; }
+  states::StateKind state_kind() const { return {format, dtype, states::moments_of(rule)}; }
 };
 
 // Losses add up over batches; their mean is the sum over the count.
 struct Evaluation {
   double loss_sum = 0;
-  std::int64_t counted = 0;  // targets that the sum is over
+  std::int64_t loss_tokens = 0;  // targets that the sum is over
 };
+
+// What to say of sequences that are longer than the model's positions, which are allowed where
+// positions are computed and refused where they are a table; empty where there is nothing to say.
+std::string note_on_positions(const TrainingSettings&);
 
 // The plan alone, without taking any memory: on a machine of that profile, whose ops are counted.
 plan::Plan plan_training(kernels::CountingOps& ops, const plan::Profile& profile,
                          const TrainingSettings& settings);
 plan::Plan plan_training(Runtime& runtime, const TrainingSettings& settings);
-// What else could be asked for: other limits and placements, other state formats.
+// Alternatives: other limits and placements, other state formats.
 std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, kernels::CountingOps& ops,
                                                const plan::Profile& profile,
                                                const TrainingSettings& settings);
@@ -79,7 +73,6 @@ class TrainingRun {
   TrainingRun(Runtime& runtime, TrainingSettings settings);
   // With a plan that was made of these settings.
   TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan plan);
-  ~TrainingRun();
 
   // One step with `accumulate` batches. Returns when the loss and the norm are known; the rest of
   // the step may still be under way. Throws the first failure of any lane; settle() then says
@@ -99,7 +92,7 @@ class TrainingRun {
   std::int64_t steps_done() const { return steps_done_; }
   void set_steps_done(std::int64_t steps) { steps_done_ = steps_before_ = steps; }
   double learning_rate(std::int64_t step) const {
-    return optim::learning_rate(settings_.schedule, step);
+    return states::learning_rate(settings_.schedule, step);
   }
 
   ParameterStore& store() { return store_; }
@@ -108,16 +101,16 @@ class TrainingRun {
   const exec::Executor& executor() const { return executor_; }
   // What evaluate() is predicted to take.
   double evaluation_seconds() const { return evaluation_.seconds; }
-  const memory::Ledger& ledger(plan::Tier tier) const { return ledgers_.at(tier.index); }
+  const memory::Ledger& ledger(plan::Tier tier) const { return memory_.ledger(tier); }
 
   // When tasks ran in the last settings().trace_steps steps. Waits for all that is under way, and
   // takes it that some of it may fail.
   plan::Trace trace();
 
   // From what tasks said they touched and what was reserved beside the arenas.
-  Bytes measured_peak(plan::Tier tier) const;
+  Bytes measured_peak(plan::Tier tier) const { return memory_.measured_peak(tier); }
   // What the system gave the tier's arena pages for; nothing for what is not the process's memory.
-  std::optional<Bytes> touched_bytes(plan::Tier tier) const;
+  std::optional<Bytes> touched_bytes(plan::Tier tier) const { return memory_.touched_bytes(tier); }
 
  private:
   void prepare_spaces();
@@ -128,12 +121,9 @@ class TrainingRun {
   plan::Plan plan_;
   model::Parameters parameters_;
   model::Decoder decoder_;
-  ChunkMap map_;
+  states::ChunkMap map_;
   plan::Evaluation evaluation_;
-  std::deque<memory::Ledger> ledgers_;  // by tier
-  std::vector<memory::Reservation> reservations_;
-  bool device_is_host_;  // the device tier is the process's memory too
-  std::vector<std::unique_ptr<memory::Space>> spaces_;  // by tier
+  PlannedMemory memory_;
   TrainingTasks tasks_;
   exec::Executor executor_;
   ParameterStore store_;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 
 namespace ebb::engine {
@@ -12,27 +13,24 @@ using kernels::StepScale;
 using plan::Op;
 using plan::Role;
 
-namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
+namespace {}  // namespace
 
 TrainingTasks::TrainingTasks(Runtime& runtime, const model::Decoder& decoder,
-                             const model::Parameters& parameters, const ChunkMap& map,
+                             const model::Parameters& parameters, const states::ChunkMap& map,
                              const plan::Plan& plan, const Settings& settings)
     : runtime_(runtime),
       decoder_(decoder),
       parameters_(parameters),
       map_(map),
       plan_(plan),
+      report_bytes_(plan.workload.report_bytes()),
       settings_(settings),
       chunks_of_block_(parameters.blocks.size()) {
   const plan::Block& embedding =
-      work().blocks[at(work().all_of(plan::BlockKind::embedding).front())];
+      work().blocks[to_size(work().all_of(plan::BlockKind::embedding).front())];
   embedding_bytes_ = embedding.weights.bytes(embedding.parameters);
   for (std::size_t c = 0; c < plan.program.chunks.size(); ++c) {
-    chunks_of_block_[at(plan.program.chunks[c].block)].push_back(static_cast<int>(c));
+    chunks_of_block_[to_size(plan.program.chunks[c].block)].push_back(static_cast<int>(c));
   }
 }
 
@@ -42,6 +40,10 @@ void TrainingTasks::operator()(TaskRun& run) {
     case Op::forward:
     case Op::recompute: return forward(run);
     case Op::head: return head(run);
+    case Op::head_begin: return head_begin(run);
+    case Op::head_statistics: return head_statistics(run);
+    case Op::head_gradients: return head_gradients(run);
+    case Op::head_end: return head_end(run);
     case Op::backward: return backward(run);
     case Op::embed_backward: return embed_backward(run);
     case Op::add_gradient: return add_gradient(run);
@@ -60,26 +62,47 @@ void TrainingTasks::operator()(TaskRun& run) {
 }
 
 const plan::Block& TrainingTasks::block(const TaskRun& run) const {
-  return work().blocks[at(run.task.block)];
+  return work().blocks[to_size(run.task.block)];
 }
 const plan::Chunk& TrainingTasks::chunk(const TaskRun& run) const {
-  return plan_.program.chunks[at(run.task.chunk)];
+  return plan_.program.chunks[to_size(run.task.chunk)];
 }
 std::int64_t TrainingTasks::layer(const TaskRun& run) const {
-  return parameters_.blocks[at(run.task.block)].layer;
+  return parameters_.blocks[to_size(run.task.block)].layer;
+}
+plan::TensorRange TrainingTasks::extent(const TaskRun& run) const {
+  if (run.task.piece < 0) return {0, block(run).parameters};
+  const plan::BlockPiece& piece = block(run).pieces[to_size(run.task.piece)];
+  return {piece.first, piece.count};
 }
 Bytes TrainingTasks::weights_bytes(const TaskRun& run) const {
-  return block(run).weights.bytes(block(run).parameters);
+  return block(run).weights.bytes(extent(run).count);
 }
 Bytes TrainingTasks::gradient_bytes(const TaskRun& run) const {
-  return block(run).parameters * work().gradient_bytes;
+  return extent(run).count * work().gradient_bytes;
 }
-memory::Carver* TrainingTasks::kept(TaskRun& run) {
-  return run.task.find(Role::kept) == nullptr ? nullptr : &run.carver(Role::kept);
+std::vector<int> TrainingTasks::chunks(const TaskRun& run) const {
+  const plan::TensorRange all = extent(run);
+  std::vector<int> found;
+  for (const int c : chunks_of_block_[to_size(run.task.block)]) {
+    const std::int64_t first = plan_.program.chunks[to_size(c)].first - all.first;
+    if (first >= 0 && first < all.count) found.push_back(c);
+  }
+  return found;
+}
+double* TrainingTasks::loss_of(TaskRun& run) const {
+  return reinterpret_cast<double*>(run.write(Role::report, 8 * work().micro_batches)) +
+         run.task.micro;
+}
+float TrainingTasks::loss_scale(const TaskRun& run) const {
+  return static_cast<float>(1.0 / static_cast<double>(numbers_[slot(run.step)].loss_tokens));
+}
+memory::Carver* TrainingTasks::carver_if_there(TaskRun& run, Role role) {
+  return run.has(role) ? &run.carver(role) : nullptr;
 }
 std::span<const std::int32_t> TrainingTasks::ids(TaskRun& run, bool targets) const {
   const auto* first = reinterpret_cast<const std::int32_t*>(run.read(Role::batch, work().batch));
-  return {first + (targets ? work().tokens : 0), at(work().tokens)};
+  return {first + (targets ? work().tokens : 0), to_size(work().tokens)};
 }
 double* TrainingTasks::squares(std::byte* report) const {
   return reinterpret_cast<double*>(report) + work().micro_batches;
@@ -93,7 +116,8 @@ bool TrainingTasks::by_cpu(const TaskRun& run) const {
 kernels::Bound<kernels::ModelOps> TrainingTasks::model_ops(TaskRun& run) {
   std::byte* const scratch = run.write(Role::scratch, work().scratch);
   return runtime_.device_model().ops(
-      {.stream = &run.stream, .scratch = {scratch, scratch == nullptr ? 0 : at(work().scratch)}});
+      {.stream = &run.stream,
+       .scratch = {scratch, scratch == nullptr ? 0 : to_size(work().scratch)}});
 }
 kernels::Bound<kernels::OptimizerOps> TrainingTasks::optimizer(TaskRun& run) {
   return (by_cpu(run) ? runtime_.host_optimizer() : runtime_.device_optimizer())
@@ -101,6 +125,7 @@ kernels::Bound<kernels::OptimizerOps> TrainingTasks::optimizer(TaskRun& run) {
 }
 
 void TrainingTasks::embed(TaskRun& run) {
+  if (run.task.piece >= 0) return embed_piece(run);
   auto ops = model_ops(run);
   decoder_.embed(ops, run.read(Role::weights, weights_bytes(run)), ids(run, false),
                  {.start = 0, .length = decoder_.shape().sequence},
@@ -114,26 +139,31 @@ void TrainingTasks::forward(TaskRun& run) {
       .tables = reinterpret_cast<const float*>(run.read(Role::tables, work().tables)),
       .input = run.read(Role::input, work().input),
       .output = run.write(Role::output, work().input),
-      .kept = kept(run)};
-  decoder_.forward(ops, layer(run), memory, run.carver(Role::saved), run.carver(Role::work));
+      .saved = &run.carver(Role::saved),
+      .mlp = carver_if_there(run, Role::saved_mlp),
+      .cheap_saved = carver_if_there(run, Role::cheap_saved)};
+  decoder_.forward(ops, layer(run), decoder_.micro_batch(), memory, run.carver(Role::work));
 }
 
 void TrainingTasks::head(TaskRun& run) {
   auto ops = model_ops(run);
-  const model::HeadMemory memory{
-      .weights = run.read(Role::weights, weights_bytes(run)),
-      .embedding = run.read(Role::head_weights, embedding_bytes_),
-      .gradient = run.write(Role::gradient, gradient_bytes(run)),
-      .tied_sum = run.write(Role::tied_sum, work().tied_sum),
-      .loss = reinterpret_cast<double*>(run.write(Role::report, 8 * work().micro_batches)) +
-              run.task.micro,
-      .scale = static_cast<float>(1.0 / static_cast<double>(numbers_[slot(run.step)].counted))};
+  const model::HeadMemory memory{.weights = run.read(Role::weights, weights_bytes(run)),
+                                 .embedding = run.read(Role::head_weights, embedding_bytes_),
+                                 .gradient = run.write(Role::gradient, gradient_bytes(run)),
+                                 .tied_sum = run.write(Role::tied_sum, work().tied_sum),
+                                 .loss = loss_of(run),
+                                 .scale = loss_scale(run)};
   decoder_.head(ops, memory, run.read(Role::input, work().input), ids(run, true),
                 run.write(Role::residual, work().input), run.carver(Role::work));
 }
 
 void TrainingTasks::loss(TaskRun& run) {
   auto ops = model_ops(run);
+  if (run.has(Role::head_state)) {
+    return decoder_.head_loss(ops, ids(run, true),
+                              reinterpret_cast<double*>(run.write(Role::report, 8)),
+                              run.carver(Role::head_state));
+  }
   decoder_.loss(ops, run.read(Role::weights, weights_bytes(run)),
                 run.read(Role::head_weights, embedding_bytes_), run.read(Role::input, work().input),
                 ids(run, true), reinterpret_cast<double*>(run.write(Role::report, 8)),
@@ -148,11 +178,13 @@ void TrainingTasks::backward(TaskRun& run) {
       .input = run.read(Role::input, work().input),
       .residual = run.write(Role::residual, work().input),
       .gradient = run.write(Role::gradient, gradient_bytes(run)),
-      .kept = kept(run)};
+      .mlp = carver_if_there(run, Role::saved_mlp),
+      .cheap_saved = carver_if_there(run, Role::cheap_saved)};
   decoder_.backward(ops, layer(run), memory, run.carver(Role::saved), run.carver(Role::work));
 }
 
 void TrainingTasks::embed_backward(TaskRun& run) {
+  if (run.task.piece >= 0) return embed_piece_backward(run);
   auto ops = model_ops(run);
   decoder_.embed_backward(ops, ids(run, false), run.read(Role::residual, work().input),
                           run.write(Role::tied_sum, work().tied_sum),
@@ -163,13 +195,15 @@ void TrainingTasks::embed_backward(TaskRun& run) {
 std::vector<TrainingTasks::Stretch> TrainingTasks::stretches(const TaskRun& run) const {
   if (run.task.chunk >= 0) return {{0, chunk(run).count}};
   std::vector<Stretch> all;
-  for (const int c : chunks_of_block_[at(run.task.block)]) {
-    const plan::Chunk& part = plan_.program.chunks[at(c)];
+  const std::int64_t begin = extent(run).first;
+  for (const int c : chunks(run)) {
+    const plan::Chunk& part = plan_.program.chunks[to_size(c)];
     if (part.sums != plan::Tier::device) continue;
-    if (!all.empty() && all.back().first + all.back().count == part.first) {
+    const std::int64_t first = part.first - begin;
+    if (!all.empty() && all.back().first + all.back().count == first) {
       all.back().count += part.count;
     } else {
-      all.push_back({part.first, part.count});
+      all.push_back({first, part.count});
     }
   }
   return all;
@@ -177,7 +211,7 @@ std::vector<TrainingTasks::Stretch> TrainingTasks::stretches(const TaskRun& run)
 
 void TrainingTasks::add_gradient(TaskRun& run) {
   const bool of_chunk = run.task.chunk >= 0;
-  const std::int64_t count = of_chunk ? chunk(run).count : block(run).parameters;
+  const std::int64_t count = of_chunk ? chunk(run).count : extent(run).count;
   const Bytes bytes = count * work().gradient_bytes;
   const std::byte* gradient = run.read(Role::gradient, bytes);
   auto ops = optimizer(run);
@@ -216,12 +250,12 @@ void TrainingTasks::finish_chunk(TaskRun& run) {
   const bool in_planes = work().sums_in_planes();
   const auto* low =
       in_planes ? reinterpret_cast<const std::uint16_t*>(run.read(Role::sum_rest, bytes)) : nullptr;
-  double* to = squares(run.write(Role::squares, 8 * (work().micro_batches + map_.squares)));
+  double* to = squares(run.write(Role::squares, report_bytes_));
   std::vector<kernels::GradientPart> parts;
-  for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
+  for (const states::Part& part : map_[run.task.chunk].parts) {
     parts.push_back({.gradient = sum + part.in_chunk * each,
                      .sum = last + part.in_chunk * each,
-                     .partials = to + part.first_square,
+                     .partials = to + map_.first_square(part),
                      .count = part.count,
                      .low = in_planes ? low + part.in_chunk : nullptr,
                      .two_gradients = work().micro_batches == 3});
@@ -231,20 +265,20 @@ void TrainingTasks::finish_chunk(TaskRun& run) {
 
 // On the device, where several micro-batches are summed up without what the CPU sums.
 void TrainingTasks::finish_block(TaskRun& run) {
-  const std::int64_t count = block(run).parameters;
+  const auto [begin, count] = extent(run);
   std::byte* gradient = run.write(Role::gradient, count * work().gradient_bytes);
   const std::byte* sum = run.read(Role::sum, count * work().sum_bytes());
-  double* to = squares(run.write(Role::report, 8 * (work().micro_batches + map_.squares)));
+  double* to = squares(run.write(Role::report, report_bytes_));
   const DType sum_type = work().micro_batches == 2 ? settings_.gradient_type : DType::f32;
   std::vector<kernels::GradientPart> parts;
-  for (const int c : chunks_of_block_[at(run.task.block)]) {
-    const plan::Chunk& cell = plan_.program.chunks[at(c)];
+  for (const int c : chunks(run)) {
+    const plan::Chunk& cell = plan_.program.chunks[to_size(c)];
     if (sum != nullptr && cell.sums != plan::Tier::device) continue;
-    for (const ChunkPart& part : map_.parts[at(c)]) {
-      const std::int64_t first = cell.first + part.in_chunk;
+    for (const states::Part& part : map_[c].parts) {
+      const std::int64_t first = cell.first - begin + part.in_chunk;
       parts.push_back({.gradient = gradient + first * work().gradient_bytes,
                        .sum = sum == nullptr ? nullptr : sum + first * work().sum_bytes(),
-                       .partials = to + part.first_square,
+                       .partials = to + map_.first_square(part),
                        .count = part.count});
     }
   }
@@ -252,33 +286,27 @@ void TrainingTasks::finish_block(TaskRun& run) {
 }
 
 void TrainingTasks::norm(TaskRun& run) {
-  const Bytes bytes = 8 * (work().micro_batches + map_.squares);
+  const Bytes bytes = report_bytes_;
   std::byte* report = run.write(Role::report, bytes);
   double* all = squares(report);
   // Sums of squares that the host made itself take the place of those that did not come down.
   if (work().micro_batches > 1) {
     const double* own = squares(run.read(Role::squares, bytes));
-    for (std::size_t c = 0; c < map_.parts.size(); ++c) {
+    for (std::size_t c = 0; c < map_.chunks.size(); ++c) {
       if (plan_.program.chunks[c].sums == plan::Tier::device) continue;
-      for (const ChunkPart& part : map_.parts[c]) {
-        std::copy_n(own + part.first_square, kernels::norm_blocks(part.count),
-                    all + part.first_square);
+      for (const states::Part& part : map_.chunks[c].parts) {
+        const std::int64_t first = map_.first_square(part);
+        std::copy_n(own + first, kernels::norm_blocks(part.count), all + first);
       }
     }
   }
-  std::vector<std::span<const double>> tensors;
-  tensors.reserve(parameters_.all.size());
-  for (std::size_t p = 0; p < parameters_.all.size(); ++p) {
-    tensors.emplace_back(all + map_.first_square[p],
-                         at(kernels::norm_blocks(parameters_.all[p].count())));
-  }
-  const optim::Norm norm = optim::global_norm(tensors, settings_.clip);
+  const states::GradientNorm norm = states::global_norm(map_, all, settings_.clip);
 
   double loss = 0;
   for (std::int64_t m = 0; m < work().micro_batches; ++m)
     loss += reinterpret_cast<double*>(report)[m];
-  results_[slot(run.step)] = {.loss = loss / static_cast<double>(numbers_[slot(run.step)].counted),
-                              .norm = norm.value};
+  results_[slot(run.step)] = {
+      .loss = loss / static_cast<double>(numbers_[slot(run.step)].loss_tokens), .norm = norm.value};
   *reinterpret_cast<StepScale*>(run.write(Role::scale, sizeof(StepScale))) = norm.scale;
   if (norm.scale.apply == 0) {
     const std::int64_t bad = norm.first_bad_tensor;
@@ -289,7 +317,7 @@ void TrainingTasks::norm(TaskRun& run) {
         "longer --warmup or --dtype fp32 may help.",
         numbers_[slot(run.step)].step, results_[slot(run.step)].loss,
         bad < 0 ? std::string("none alone: the sum of squares overflows")
-                : parameters_.all[at(bad)].name));
+                : parameters_.all[to_size(bad)].name));
   }
 }
 
@@ -297,25 +325,13 @@ void TrainingTasks::update(TaskRun& run) {
   for (std::int64_t last = updating_; last < run.step;) {
     if (updating_.compare_exchange_weak(last, run.step)) break;
   }
-  const std::int64_t count = chunk(run).count;
-  const Bytes weight_bytes = size_of(settings_.state.weight_type);
-  std::byte* weight = run.write(Role::weights, count * weight_bytes);
-  const std::byte* gradient = run.read(Role::gradient, count * work().gradient_bytes);
-  const optim::StateKind& kind = settings_.state;
-  const optim::StatePlanes planes =
-      optim::planes(run.write(Role::state, plan::state_bytes(work(), chunk(run))), kind, count);
+  const states::Chunk& chunk = map_[run.task.chunk];
   const auto* scale = reinterpret_cast<const StepScale*>(run.read(Role::scale, sizeof(StepScale)));
-  const StepNumbers& numbers = numbers_[slot(run.step)];
-  std::vector<kernels::SpanUpdate> updates;
-  for (const ChunkPart& part : map_.parts[at(run.task.chunk)]) {
-    kernels::StateSpan span = optim::state_span(planes, kind, part.in_chunk, part.count);
-    span.weight = weight + part.in_chunk * weight_bytes;
-    span.gradient = gradient + part.in_chunk * work().gradient_bytes;
-    span.gradient_type = settings_.gradient_type;
-    span.tensor_key = static_cast<std::uint64_t>(part.parameter);
-    span.first_element = part.in_parameter;
-    updates.push_back({span, part.decays ? numbers.decaying : numbers.resting});
-  }
+  const auto updates = states::updates_of(
+      map_, run.task.chunk, run.write(Role::state, chunk.state_bytes()),
+      numbers_[slot(run.step)].update,
+      states::PartMemory{.weight = run.write(Role::weights, chunk.weight_bytes()),
+                         .gradient = run.read(Role::gradient, chunk.gradient_bytes())});
   optimizer(run)->update_spans(updates, scale);
 }
 

@@ -7,14 +7,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/chunk_parts.h"
 #include "engine/runtime.h"
 #include "exec/executor.h"
 #include "kernels/optimizer_ops.h"
 #include "model/decoder.h"
-#include "optim/clip.h"
-#include "optim/format.h"
 #include "plan/planner.h"
+#include "states/clip.h"
+#include "states/updates.h"
 
 namespace ebb::engine {
 
@@ -22,10 +21,9 @@ using exec::TaskRun;
 
 // What differs from step to step.
 struct StepNumbers {
-  std::int64_t step = 0;     // from 1
-  std::int64_t counted = 0;  // targets that the loss is the mean of, over all micro-batches
-  kernels::Step decaying;
-  kernels::Step resting;
+  std::int64_t step = 0;         // from 1
+  std::int64_t loss_tokens = 0;  // targets that the loss is the mean of, over all micro-batches
+  states::UpdateNumbers update;
 };
 
 struct StepResult {
@@ -37,14 +35,13 @@ class TrainingTasks {
  public:
   struct Settings {
     DType gradient_type = DType::bf16;
-    optim::StateKind state;
     double clip = 1.0;
   };
 
   // Keeps references to all of it.
   TrainingTasks(Runtime& runtime, const model::Decoder& decoder,
-                const model::Parameters& parameters, const ChunkMap& map, const plan::Plan& plan,
-                const Settings& settings);
+                const model::Parameters& parameters, const states::ChunkMap& map,
+                const plan::Plan& plan, const Settings& settings);
 
   // Runs on the task's lane.
   void operator()(TaskRun& run);
@@ -65,8 +62,15 @@ class TrainingTasks {
   const plan::Block& block(const TaskRun& run) const;
   const plan::Chunk& chunk(const TaskRun& run) const;
   std::int64_t layer(const TaskRun& run) const;
+  // The parameters that the task is about: its block's, or those of a piece of it.
+  plan::TensorRange extent(const TaskRun& run) const;
   Bytes weights_bytes(const TaskRun& run) const;
   Bytes gradient_bytes(const TaskRun& run) const;
+  // The chunks of those parameters.
+  std::vector<int> chunks(const TaskRun& run) const;
+  // The loss of a micro-batch in the report, and what gradients are scaled by.
+  double* loss_of(TaskRun& run) const;
+  float loss_scale(const TaskRun& run) const;
   bool by_cpu(const TaskRun& run) const;
   // Parameters one behind the other.
   struct Stretch {
@@ -75,8 +79,8 @@ class TrainingTasks {
   };
   // Of the task's chunk, or of the block's chunks whose gradients are summed on the device.
   std::vector<Stretch> stretches(const TaskRun& run) const;
-  // Memory for what a block keeps although it is cheap to make again; null where it keeps none.
-  static memory::Carver* kept(TaskRun& run);
+  // Memory for what only some blocks save; null where the task has none.
+  static memory::Carver* carver_if_there(TaskRun& run, plan::Role role);
   std::span<const std::int32_t> ids(TaskRun& run, bool targets) const;
   // The sums of squares within a report.
   double* squares(std::byte* report) const;
@@ -89,6 +93,15 @@ class TrainingTasks {
   void embed(TaskRun& run);
   void forward(TaskRun& run);
   void head(TaskRun& run);
+  // Of the head: the piece of the table that it computes with, whosever it is, and its weights.
+  const plan::BlockPiece& table_piece(const TaskRun& run) const;
+  Bytes table_bytes(const TaskRun& run) const;
+  void embed_piece(TaskRun& run);
+  void embed_piece_backward(TaskRun& run);
+  void head_begin(TaskRun& run);
+  void head_statistics(TaskRun& run);
+  void head_gradients(TaskRun& run);
+  void head_end(TaskRun& run);
   void backward(TaskRun& run);
   void embed_backward(TaskRun& run);
   void add_gradient(TaskRun& run);
@@ -102,8 +115,9 @@ class TrainingTasks {
   Runtime& runtime_;
   const model::Decoder& decoder_;
   const model::Parameters& parameters_;
-  const ChunkMap& map_;
+  const states::ChunkMap& map_;
   const plan::Plan& plan_;
+  const Bytes report_bytes_;
   Settings settings_;
   std::vector<std::vector<int>> chunks_of_block_;
   Bytes embedding_bytes_ = 0;

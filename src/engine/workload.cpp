@@ -45,34 +45,39 @@ class Measurer {
     block.backward =
         cost([&] { decoder_.embed_backward(ops_, ids, nowhere(), nowhere(), nowhere(), work); });
     block.backward_work = work.used();
+    if (decoder_.pieces().count > 1) embedding_pieces(block);
   }
 
   void transformer(plan::Block& block, std::int64_t layer) {
-    const auto* tables = reinterpret_cast<const float*>(nowhere());
-    Carver saved = Carver::measuring();
-    Carver forward_work = Carver::measuring();
-    model::ForwardMemory memory{
-        .weights = nowhere(), .tables = tables, .input = nowhere(), .output = nowhere()};
-    block.forward = cost([&] { decoder_.forward(ops_, layer, memory, saved, forward_work); });
-    block.saved = saved.used();
-    block.forward_work = forward_work.used();
-    Carver again = Carver::measuring();
-    Carver again_work = Carver::measuring();
-    Carver kept = Carver::measuring();
-    memory.kept = &kept;
-    cost([&] { decoder_.forward(ops_, layer, memory, again, again_work); });
-    block.kept = kept.used();
-    block.kept_forward_work = again_work.used();
-    again = Carver::measuring();
-    again_work = Carver::measuring();
-    memory.kept = nullptr;
-    memory.output = nullptr;
-    block.recompute = cost([&] { decoder_.forward(ops_, layer, memory, again, again_work); });
-    block.recompute_work = again_work.used();
-    block.backward = backward(layer, nullptr, block.backward_work);
-    kept = Carver::measuring();
-    block.made_again = block.backward;
-    block.made_again -= backward(layer, &kept, block.kept_backward_work);
+    const Measured usual = both(layer, {.mlp = true});
+    block.forward = usual.forward;
+    block.backward = usual.backward;
+    block.saved = usual.saved;
+    block.saved_mlp = usual.saved_mlp;
+    block.forward_work = usual.forward_work;
+    block.backward_work = usual.backward_work;
+    const Measured keeping = both(layer, {.mlp = true, .cheap_saved = true});
+    block.cheap_saved = keeping.cheap_saved;
+    block.kept_forward_work = keeping.forward_work;
+    block.kept_backward_work = keeping.backward_work;
+    block.cheap_recompute = usual.backward;
+    block.cheap_recompute -= keeping.backward;
+    const Measured lean = both(layer, {});
+    block.lean_forward_work = lean.forward_work;
+    block.lean_backward_work = lean.backward_work;
+    block.mlp_again = lean.backward;
+    block.mlp_again -= usual.backward;
+    Carver saved = Carver::measuring(), work = Carver::measuring();
+    block.recompute = cost([&] {
+      decoder_.forward(ops_, layer, decoder_.micro_batch(),
+                       {.weights = nowhere(),
+                        .tables = tables(),
+                        .input = nowhere(),
+                        .output = nullptr,
+                        .saved = &saved},
+                       work);
+    });
+    block.recompute_work = work.used();
   }
 
   void head(plan::Block& block) {
@@ -93,39 +98,207 @@ class Measurer {
                     reinterpret_cast<double*>(nowhere()), loss_work);
     });
     block.loss_work = loss_work.used();
+    if (decoder_.pieces().count > 1) head_pieces(block);
+  }
+
+  // Generation: tokens of one sequence, with the cache of those before them.
+  void pass(plan::Block& block, std::int64_t layer, const model::TokenRange& tokens) {
+    const model::KvCache cache{nowhere(), nowhere()};
+    Carver work = Carver::measuring();
+    block.forward = cost(
+        [&] {
+          switch (block.kind) {
+            case plan::BlockKind::embedding:
+              return decoder_.embed(ops_, nowhere(), no_ids(tokens.length), tokens, nowhere());
+            case plan::BlockKind::layer:
+              return decoder_.forward(ops_, layer, tokens,
+                                      {.weights = nowhere(),
+                                       .tables = tables(),
+                                       .input = nowhere(),
+                                       .output = nowhere(),
+                                       .cache = &cache},
+                                      work);
+            case plan::BlockKind::head:
+              return decoder_.logits(ops_, nowhere(), nowhere(), nowhere(), tokens.length,
+                                     reinterpret_cast<float*>(nowhere()), work);
+          }
+        },
+        Counts::reading);
+    block.forward_work = work.used();
   }
 
   Bytes scratch() const { return scratch_; }
 
  private:
-  plan::Cost backward(std::int64_t layer, Carver* kept, Bytes& work_bytes) {
-    Carver saved = Carver::measuring();
-    Carver work = Carver::measuring();
-    const plan::Cost found = cost([&] {
+  // The pieces of the vocabulary in a block that has a table, or, of a tied head, in none.
+  std::vector<plan::BlockPiece> pieces_of_table(bool has_table) const {
+    const model::Config& config = decoder_.config();
+    const model::VocabularyPieces& pieces = decoder_.pieces();
+    std::vector<plan::BlockPiece> made(static_cast<std::size_t>(pieces.count));
+    for (int p = 0; p < pieces.count && has_table; ++p) {
+      made[static_cast<std::size_t>(p)].first = pieces.first(p) * config.hidden;
+      // Padding belongs to the last one.
+      const std::int64_t end = p + 1 < pieces.count
+                                   ? pieces.first(p + 1) * config.hidden
+                                   : model::block_length(config.vocabulary * config.hidden);
+      made[static_cast<std::size_t>(p)].count = end - pieces.first(p) * config.hidden;
+    }
+    return made;
+  }
+
+  void embedding_pieces(plan::Block& block) {
+    const auto ids = no_ids(decoder_.shape().tokens());
+    block.pieces = pieces_of_table(true);
+    for (int p = 0; p < decoder_.pieces().count; ++p) {
+      plan::BlockPiece& piece = block.pieces[static_cast<std::size_t>(p)];
+      piece.forward = cost([&] { decoder_.embed_piece(ops_, p, nowhere(), ids, nowhere()); });
+      Carver work = Carver::measuring();
+      piece.backward = cost([&] {
+        decoder_.embed_piece_backward(ops_, p, ids, nowhere(), nowhere(), nowhere(), work);
+      });
+      piece.backward_work = work.used();
+    }
+    if (decoder_.config().positions != model::Config::Positions::learned) return;
+    const std::int64_t first = model::positions_place(decoder_.config());
+    plan::BlockPiece& positions = block.pieces.emplace_back(
+        plan::BlockPiece{.first = first, .count = block.parameters - first});
+    positions.forward = cost([&] {
+      decoder_.embed_positions(ops_, nowhere(), {.start = 0, .length = decoder_.shape().sequence},
+                               nowhere());
+    });
+    positions.backward = cost([&] { decoder_.positions_backward(ops_, nowhere(), nowhere()); });
+  }
+
+  void head_pieces(plan::Block& block) {
+    const auto targets = no_ids(decoder_.shape().tokens());
+    const auto state = [] { return Carver::measuring(); };
+    block.pieces = pieces_of_table(!decoder_.config().tied);
+    for (int p = 0; p < decoder_.pieces().count; ++p) {
+      plan::BlockPiece& piece = block.pieces[static_cast<std::size_t>(p)];
+      Carver keeps = state(), work = Carver::measuring();
+      piece.forward =
+          cost([&] { decoder_.head_statistics(ops_, p, nowhere(), targets, keeps, work); });
+      piece.forward_work = work.used();
+      keeps = state(), work = Carver::measuring();
+      piece.backward = cost([&] {
+        decoder_.head_gradients(ops_, p,
+                                {.table = nowhere(),
+                                 .gradient = nowhere(),
+                                 .tied_sum = nowhere(),
+                                 .dnormed = nowhere()},
+                                targets, keeps, work);
+      });
+      piece.backward_work = work.used();
+    }
+    const plan::BlockPiece& before = block.pieces.back();
+    const std::int64_t first = before.first + before.count;
+    plan::BlockPiece& norm = block.pieces.emplace_back(
+        plan::BlockPiece{.first = first, .count = block.parameters - first});
+    Carver keeps = state();
+    norm.forward = cost([&] { decoder_.head_begin(ops_, nowhere(), nowhere(), keeps); });
+    block.pieces_state = keeps.used();
+    block.pieces_gradient = decoder_.dnormed_bytes();
+    keeps = state();
+    block.pieces_loss = cost(
+        [&] { decoder_.head_loss(ops_, targets, reinterpret_cast<double*>(nowhere()), keeps); });
+    keeps = state();
+    norm.backward = cost([&] {
+      decoder_.head_end(ops_,
+                        {.norm = nowhere(),
+                         .norm_gradient = nowhere(),
+                         .input = nowhere(),
+                         .dnormed = nowhere(),
+                         .residual = nowhere()},
+                        keeps);
+    });
+    norm.backward += block.pieces_loss;
+  }
+
+  // What a block saves besides what all do.
+  struct Saves {
+    bool mlp = false, cheap_saved = false;
+  };
+  struct Measured {
+    plan::Cost forward, backward;
+    Bytes saved = 0, saved_mlp = 0, cheap_saved = 0, forward_work = 0, backward_work = 0;
+  };
+  Measured both(std::int64_t layer, Saves saves) {
+    Carver saved = Carver::measuring(), mlp = saved, cheap_saved = saved, work = saved;
+    Carver* const own_mlp = saves.mlp ? &mlp : nullptr;
+    Carver* const own_cheap = saves.cheap_saved ? &cheap_saved : nullptr;
+    Measured found;
+    found.forward = cost([&] {
+      decoder_.forward(ops_, layer, decoder_.micro_batch(),
+                       {.weights = nowhere(),
+                        .tables = tables(),
+                        .input = nowhere(),
+                        .output = nowhere(),
+                        .saved = &saved,
+                        .mlp = own_mlp,
+                        .cheap_saved = own_cheap},
+                       work);
+    });
+    found.saved = saved.used();
+    found.saved_mlp = mlp.used();
+    found.cheap_saved = cheap_saved.used();
+    found.forward_work = work.used();
+    saved = mlp = cheap_saved = work = Carver::measuring();
+    found.backward = cost([&] {
       decoder_.backward(ops_, layer,
                         {.weights = nowhere(),
-                         .tables = reinterpret_cast<const float*>(nowhere()),
+                         .tables = tables(),
                          .input = nowhere(),
                          .residual = nowhere(),
                          .gradient = nowhere(),
-                         .kept = kept},
+                         .mlp = own_mlp,
+                         .cheap_saved = own_cheap},
                         saved, work);
     });
-    work_bytes = work.used();
+    found.backward_work = work.used();
     return found;
   }
+  static const float* tables() { return reinterpret_cast<const float*>(nowhere()); }
+  enum class Counts : std::uint8_t { work, reading };
   template <class Run>
-  plan::Cost cost(Run run) {
+  plan::Cost cost(Run run, Counts counts = Counts::work) {
     run();
     const auto count = ops_.take();
     scratch_ = std::max(scratch_, count.scratch);
-    return cost_of(count.calls);
+    plan::Cost cost = cost_of(count.calls);
+    for (const auto& call : count.calls) {
+      const bool reads = counts == Counts::reading && call.kind != kernels::OpKind::pass;
+      if (reads) cost.read_bytes += call.bytes;
+    }
+    return cost;
   }
 
   const model::Decoder& decoder_;
   kernels::CountingOps& ops_;
   Bytes scratch_ = 0;
 };
+
+// All blocks, measured by a function of a block and its layer. Transformer blocks differ in their
+// windows at most: one of each is measured.
+template <class Measure>
+std::vector<plan::Block> describe_blocks(const model::Decoder& decoder,
+                                         const model::Parameters& parameters, DType weights,
+                                         Measure measure) {
+  std::map<std::int64_t, plan::Block> layers;  // by window
+  std::vector<plan::Block> blocks;
+  for (const model::ParameterBlock& from : parameters.blocks) {
+    plan::Block block = describe_block(from, weights);
+    if (block.kind == plan::BlockKind::layer) {
+      const auto [like, is_new] = layers.try_emplace(decoder.config().window(from.layer), block);
+      if (is_new) measure(like->second, from.layer);
+      block = like->second;
+      block.name = from.name;
+    } else {
+      measure(block, from.layer);
+    }
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
 
 }  // namespace
 
@@ -173,33 +346,27 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
                                  kernels::CountingOps& ops, const TrainingShape& shape) {
   plan::Workload work;
   plan::Planes states;
-  for (const optim::Plane plane : optim::state_planes(shape.state)) {
-    const optim::Grain grain = optim::grain_of(plane, shape.state);
+  for (const states::Plane plane : states::state_planes(shape.state)) {
+    const states::Grain grain = states::grain_of(plane, shape.state);
     states.add({grain.bytes, grain.per});
   }
   Measurer measure(decoder, ops);
-  // Transformer blocks differ in their windows at most: one of each is measured.
-  std::map<std::int64_t, plan::Block> measured;
-  for (const model::ParameterBlock& from : parameters.blocks) {
-    plan::Block block = describe_block(from, shape.state.weight_type);
-    switch (block.kind) {
-      case plan::BlockKind::embedding: measure.embedding(block); break;
-      case plan::BlockKind::head: measure.head(block); break;
-      case plan::BlockKind::layer: {
-        const auto [like, is_new] =
-            measured.try_emplace(decoder.config().window(from.layer), block);
-        if (is_new) measure.transformer(like->second, from.layer);
-        block = like->second;
-        block.name = from.name;
-        break;
-      }
-    }
-    block.states = states;
-    for (const int p : from.parameters) {
+  work.blocks = describe_blocks(decoder, parameters, shape.state.weight_type,
+                                [&](plan::Block& block, std::int64_t layer) {
+                                  switch (block.kind) {
+                                    case plan::BlockKind::embedding:
+                                      return measure.embedding(block);
+                                    case plan::BlockKind::head: return measure.head(block);
+                                    case plan::BlockKind::layer:
+                                      return measure.transformer(block, layer);
+                                  }
+                                });
+  for (std::size_t b = 0; b < work.blocks.size(); ++b) {
+    work.blocks[b].states = states;
+    for (const int p : parameters.blocks[b].parameters) {
       const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
-      block.tensors.push_back({parameter.first, parameter.count()});
+      work.blocks[b].tensors.push_back({parameter.first, parameter.count()});
     }
-    work.blocks.push_back(std::move(block));
   }
 
   work.micro_batches = shape.accumulate;
@@ -214,6 +381,48 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
   work.extras = shape.extras;
   work.extras.insert(work.extras.begin(), {plan::Tier::device, "libraries", ops.library_bytes()});
   work.task_bytes = shape.task_bytes;
+  return work;
+}
+
+plan::GenerationWork generation_work(const model::Decoder& decoder,
+                                     const model::Parameters& parameters, kernels::CountingOps& ops,
+                                     const GenerationShape& shape) {
+  const model::Config& config = decoder.config();
+  const Bytes element = size_of(shape.dtype);
+  Measurer measure(decoder, ops);
+  const auto pass = [&](std::int64_t start, std::int64_t tokens) {
+    plan::Workload work{.topology = shape.topology,
+                        .tokens = tokens,
+                        .batch = tokens * static_cast<Bytes>(sizeof(std::int32_t)),
+                        .input = tokens * config.hidden * element,
+                        .tables = decoder.table_bytes(shape.positions),
+                        .logits = config.vocabulary * 4,
+                        .extras = shape.extras,
+                        .task_bytes = shape.task_bytes};
+    work.extras.insert(work.extras.begin(), {plan::Tier::device, "libraries", ops.library_bytes()});
+    work.blocks = describe_blocks(decoder, parameters, shape.dtype,
+                                  [&](plan::Block& block, std::int64_t layer) {
+                                    measure.pass(block, layer, {.start = start, .length = tokens});
+                                    if (block.kind != plan::BlockKind::layer) return;
+                                    block.cache = 2 * shape.positions * config.kv_width() * element;
+                                  });
+    return work;
+  };
+  const std::int64_t slice = shape.slice(), prompt = shape.prompt();
+  plan::GenerationWork work{
+      .prompt_tokens = prompt,
+      .max_tokens = shape.positions - prompt,
+      .slices = prompt / slice,
+      .context = std::min(shape.positions - 1, (prompt + shape.positions) / 2)};
+  // Attention over more positions may want more scratch: that of the last ones is counted, too.
+  pass(shape.positions - slice, slice);
+  pass(shape.positions - 1, 1);
+  work.slice = pass((work.slices - 1) * slice / 2, slice);
+  if (prompt % slice != 0) work.rest = pass(work.slices * slice, prompt % slice);
+  work.token = pass(work.context, 1);
+  for (plan::Workload* each : {&work.slice, &work.token, work.rest ? &*work.rest : nullptr}) {
+    if (each != nullptr) each->scratch = measure.scratch();
+  }
   return work;
 }
 

@@ -2,27 +2,48 @@
 // carvers that measure.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
 #include "kernels/counting_ops.h"
-#include "kernels/product_search.h"
+#include "kernels/gemm_tuner.h"
 #include "model/decoder.h"
-#include "optim/format.h"
+#include "plan/generation_plan.h"
 #include "plan/workload.h"
+#include "states/format.h"
 
 namespace ebb::engine {
 
 struct TrainingShape {
   std::int64_t accumulate = 1;
   DType gradient_type = DType::bf16;
-  optim::StateKind state;
+  states::StateKind state;
   std::vector<plan::Extra> extras{};  // of the run, libraries left out
   Bytes task_bytes = 0;
 };
 
 plan::Workload training_workload(const model::Decoder&, const model::Parameters&,
                                  kernels::CountingOps&, const TrainingShape&);
+
+// A sequence that is generated.
+struct GenerationShape {
+  // Tokens that go through the model at once when a prompt is read.
+  static constexpr std::int64_t kSlice = 64;
+
+  DType dtype = DType::bf16;
+  std::int64_t positions = 1;      // of prompt and answer
+  std::int64_t prompt_tokens = 0;  // 0: not known, up to all of them
+  std::shared_ptr<const plan::Topology> topology = plan::device_and_host();
+  std::vector<plan::Extra> extras{};  // libraries left out
+  Bytes task_bytes = 0;
+
+  std::int64_t prompt() const { return prompt_tokens > 0 ? prompt_tokens : positions; }
+  std::int64_t slice() const { return std::min(kSlice, prompt()); }
+};
+
+plan::GenerationWork generation_work(const model::Decoder&, const model::Parameters&,
+                                     kernels::CountingOps&, const GenerationShape&);
 
 // What it is, its name, its parameters and its weights.
 plan::Block describe_block(const model::ParameterBlock&, DType weights);

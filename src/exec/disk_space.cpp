@@ -45,19 +45,19 @@ class DiskSpace::Turn {
   std::size_t mine_ = 0;
 };
 
-DiskSpace::DiskSpace(std::string name, Bytes bytes, const std::vector<DiskFolder>& folders,
+DiskSpace::DiskSpace(std::string name, Bytes bytes, const List<DiskFolder>& folders,
                      io::QueueOptions options, std::function<void(const std::string&)> note)
     : Space(std::move(name)), bytes_(bytes), note_(std::move(note)) {
   if (bytes % kGrain != 0) throw Error(fmt::format("{} bytes are not whole grains", bytes));
-  of_zeros_ = checksum(std::vector<std::byte>(index(kGrain)));
+  of_zeros_ = checksum(List<std::byte>(index(kGrain)));
   checksums_.assign(index(bytes / kGrain), of_zeros_);  // a new file reads as zeros
   cut_zones(folders);
-  std::vector<Bytes> sizes(folders.size(), 0);
+  List<Bytes> sizes(folders.size(), 0);
   for (const Zone& zone : zones_) {
     for (Bytes from = zone.first; from < zone.end; from += kStripe) {
       const auto units = (from - zone.first) / kStripe;
       const auto files = static_cast<Bytes>(zone.files.size());
-      const std::size_t file = zone.files[index(units % files)];
+      const std::size_t file = zone.files[units % files];
       sizes[file] = zone.base + units / files * kStripe + std::min(kStripe, zone.end - from);
     }
   }
@@ -80,7 +80,7 @@ DiskSpace::DiskSpace(std::string name, Bytes bytes, const std::vector<DiskFolder
 DiskSpace::~DiskSpace() = default;
 
 // As long as several have room, bytes go round among them.
-void DiskSpace::cut_zones(const std::vector<DiskFolder>& folders) {
+void DiskSpace::cut_zones(const List<DiskFolder>& folders) {
   Bytes level = 0, done = 0;
   while (done < bytes_) {
     Zone zone{.first = done, .base = level, .files = {}};
@@ -93,7 +93,8 @@ void DiskSpace::cut_zones(const std::vector<DiskFolder>& folders) {
     }
     if (zone.files.empty()) {
       throw OutOfBudget(fmt::format("the {} needs {}, and its folders may hold {} less", name(),
-                                    format_bytes(bytes_), format_bytes(bytes_ - done)));
+                                    format_bytes(bytes_), format_bytes(bytes_ - done)),
+                        {{name(), bytes_, done}}, {"more bytes of --disk PATH:BYTES"});
     }
     const Bytes room = (lowest - level) * static_cast<Bytes>(zone.files.size());
     done = zone.end = std::min(bytes_, done + room);
@@ -108,14 +109,13 @@ io::DirectRequest DiskSpace::request_at(Bytes offset) const {
   const Bytes within = offset - zone->first;
   const auto files = static_cast<Bytes>(zone->files.size());
   const Bytes unit = within / kStripe, in_unit = within % kStripe;
-  return {.file = &files_[zone->files[index(unit % files)]],
+  return {.file = &files_[zone->files[unit % files]],
           .offset = zone->base + unit / files * kStripe + in_unit,
           .bytes = std::min(kStripe - in_unit, zone->end - offset)};
 }
 
-std::vector<io::DirectRequest> DiskSpace::requests(Bytes offset, std::byte* memory,
-                                                   Bytes bytes) const {
-  std::vector<io::DirectRequest> all;
+List<io::DirectRequest> DiskSpace::requests(Bytes offset, std::byte* memory, Bytes bytes) const {
+  List<io::DirectRequest> all;
   for (Bytes done = 0; done < bytes; done += all.back().bytes) {
     all.push_back(request_at(offset + done));
     all.back().memory = memory + done;
@@ -153,13 +153,13 @@ void DiskSpace::read(Bytes offset, void* memory, Bytes bytes) {
   auto* const to = static_cast<std::byte*>(memory);
   run(Direction::read, offset, to, bytes);
   for (Bytes done = 0; done < bytes; done += kGrain) {
-    if (checksum({to + done, index(kGrain)}) == checksums_[index((offset + done) / kGrain)])
-      continue;
+    if (checksum({to + done, index(kGrain)}) == checksums_[(offset + done) / kGrain]) continue;
     const io::DirectRequest where = request_at(offset + done);
-    throw IoError(fmt::format(
-        "{}: the {} bytes at {} of the {} are not those that were written: the drive or its cable "
-        "fails. Look at the kernel's log, and choose another --disk.",
-        where.file->folder().string(), kGrain, where.offset, name()));
+    throw IoError(fmt::format("{}: the {} bytes at {} of the {} are not those that were written: "
+                              "the drive or its cable "
+                              "fails. Look at the kernel's log, and choose another --disk.",
+                              where.file->folder().string(), kGrain, where.offset, name()),
+                  where.file->folder().string(), where.offset);
   }
 }
 
@@ -167,7 +167,7 @@ void DiskSpace::write(Bytes offset, const void* memory, Bytes bytes) {
   require_grains(offset, memory, bytes);
   auto* const from = static_cast<std::byte*>(const_cast<void*>(memory));  // only read
   for (Bytes done = 0; done < bytes; done += kGrain) {
-    checksums_[index((offset + done) / kGrain)] = checksum({from + done, index(kGrain)});
+    checksums_[(offset + done) / kGrain] = checksum({from + done, index(kGrain)});
   }
   run(Direction::write, offset, from, bytes);
 }

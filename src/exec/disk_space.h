@@ -10,8 +10,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
+#include "base/list.h"
 #include "io/direct/direct_file.h"
 #include "io/direct/direct_queue.h"
 #include "memory/space.h"
@@ -36,7 +36,7 @@ class DiskSpace final : public memory::Space {
   // Takes all room on the drives. Bytes go round among the folders that have room left, so that
   // several drives work at once. `note` hears what of the machine makes this slower than it could
   // be. Throws IoError that names the folder where room cannot be had.
-  DiskSpace(std::string name, Bytes bytes, const std::vector<DiskFolder>& folders,
+  DiskSpace(std::string name, Bytes bytes, const List<DiskFolder>& folders,
             io::QueueOptions options = {}, std::function<void(const std::string&)> note = {});
   ~DiskSpace() override;
 
@@ -56,28 +56,28 @@ class DiskSpace final : public memory::Space {
     Bytes first = 0;
     Bytes end = 0;
     Bytes base = 0;  // where it starts in each of its files
-    std::vector<std::size_t> files;
+    List<std::size_t> files;
   };
   class Turn;  // of a queue
 
-  void cut_zones(const std::vector<DiskFolder>& folders);
-  std::vector<io::DirectRequest> requests(Bytes offset, std::byte* memory, Bytes bytes) const;
+  void cut_zones(const List<DiskFolder>& folders);
+  List<io::DirectRequest> requests(Bytes offset, std::byte* memory, Bytes bytes) const;
   io::DirectRequest request_at(Bytes offset) const;  // with the bytes up to the next file's
   void run(io::Direction direction, Bytes offset, std::byte* memory, Bytes bytes);
   void require_grains(Bytes offset, const void* memory, Bytes bytes) const;
 
   Bytes bytes_;
-  std::vector<Zone> zones_;
-  std::vector<io::DirectFile> files_;
-  std::vector<std::uint64_t> checksums_;  // by grain; only the lane that has the grain touches it
+  List<Zone> zones_;
+  List<io::DirectFile> files_;
+  List<std::uint64_t> checksums_;  // by grain; only the lane that has the grain touches it
   std::uint64_t of_zeros_ = 0;
   std::function<void(const std::string&)> note_;
   std::atomic<bool> stalled_{false};
   std::mutex mutex_;
   std::condition_variable returned_;
-  std::vector<std::size_t> free_;  // queues that nobody has
+  List<std::size_t> free_;  // queues that nobody has
   // Last: they end before the files they use.
-  std::vector<std::unique_ptr<io::DirectQueue>> queues_;
+  List<std::unique_ptr<io::DirectQueue>> queues_;
 };
 
 }  // namespace ebb::exec

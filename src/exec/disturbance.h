@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "device/device.h"
+#include "base/list.h"
+#include "ebb/units.h"
 #include "plan/program.h"
 
 namespace ebb::exec {
@@ -22,9 +22,6 @@ struct Disturbance {
 
 // By task: the objects that no task uses any more once it has ended. Only where the last task in
 // the issue order is known to come after all others that use the object.
-std::vector<std::vector<plan::ObjectId>> dead_after(const plan::Program&);
-
-// Most tasks start at once, a few are late by up to a millisecond.
-void pause_at_random(const Disturbance&, plan::TaskId, std::int64_t step, device::Stream&);
+List<List<plan::ObjectId>> dead_after(const plan::Program&);
 
 }  // namespace ebb::exec

@@ -20,7 +20,10 @@ using plan::TaskId;
 
 namespace {
 
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+// Which of the events and arguments of the last few steps are a step's.
+std::size_t slot(std::int64_t step, std::size_t ring) {
+  return static_cast<std::size_t>(step) % ring;
+}
 
 constexpr std::byte kRedZone{0xa5};
 
@@ -33,11 +36,31 @@ bool reaches_end(const plan::Program& program, const plan::Use& use) {
 bool is_marked(const plan::Program& program, ObjectId id) {
   const plan::Object& object = program[id];
   if (object.persistent) return true;
-  const auto& uses = program.tasks[at(object.first)].uses;
+  const auto& uses = program.tasks[object.first].uses;
   return std::any_of(uses.begin(), uses.end(), [&](const plan::Use& use) {
     return use.object == id && reaches_end(program, use);
   });
 }
+
+// What a lane's stream is for: work of the device, copies over a link of the device, or work of the
+// CPU, which reads and writes what has no addresses too.
+device::StreamKind stream_kind(const plan::LaneInfo& lane) {
+  if (lane.kind == plan::LaneKind::compute) return device::StreamKind::compute;
+  const bool of_device = lane.from == plan::Tier::device || lane.to == plan::Tier::device;
+  if (lane.kind == plan::LaneKind::cpu || !of_device) return device::StreamKind::host;
+  return lane.traffic == plan::Traffic::express ? device::StreamKind::express
+                                                : device::StreamKind::copy;
+}
+
+List<Lanes::Lane> lanes_of(const plan::Topology& topology) {
+  List<Lanes::Lane> lanes;
+  for (const plan::LaneInfo& lane : topology.lanes) lanes.push_back({stream_kind(lane), lane.name});
+  lanes.push_back({device::StreamKind::copy, "side"});
+  return lanes;
+}
+
+// Of the tasks, where lanes are slow.
+constexpr double kLateShare = 0.1;
 
 }  // namespace
 
@@ -114,39 +137,38 @@ memory::Carver& TaskRun::carver(plan::Role role) {
       loaded_.program->range_of(require_writable(*use)).bytes - executor_.disturbance_.red_zone;
   const plan::Object& object = (*loaded_.program)[use->object];
   std::byte* base = executor_.space(object.tier)
-                        .at(loaded_.layout->offsets[at(use->object)] + use->range.first, bytes);
+                        .at(loaded_.layout->offsets[use->object] + use->range.first, bytes);
   Carved& carved = carved_.at(carved_count_++);
   carved = {use, memory::Carver(base, bytes)};
   return carved.carver;
 }
 
-Executor::Executor(device::Device& device, std::vector<memory::Space*> spaces,
-                   std::vector<Loaded> programs, Disturbance disturbance)
+Executor::Executor(device::Device& device, List<memory::Space*> spaces, List<Loaded> programs,
+                   Disturbance disturbance)
     : topology_(*programs.at(0).program->topology),
       spaces_(std::move(spaces)),
       disturbance_(disturbance),
-      lanes_(device, topology_) {
+      lanes_(device, lanes_of(topology_)) {
   for (Loaded& loaded : programs) {
     Running& running = programs_.emplace_back();
     running.loaded = std::move(loaded);
     const plan::Program& program = *running.loaded.program;
     running.lane_tasks.resize(topology_.lanes.size());
-    for (TaskId id = 0; id < static_cast<TaskId>(program.tasks.size()); ++id) {
-      auto& of_lane = running.lane_tasks[program.tasks[exec::at(id)].lane.index];
-      running.place_on_lane.push_back(static_cast<std::int64_t>(of_lane.size()));
+    for (TaskId id = 0; id < program.tasks.count(); ++id) {
+      auto& of_lane = running.lane_tasks[program.tasks[id].lane.index];
+      running.place_on_lane.push_back(of_lane.count());
       of_lane.push_back(id);
       for (auto& events : running.ended) {
-        events.push_back(
-            device.create_event(stream_kind(topology_[program.tasks[exec::at(id)].lane])));
+        events.push_back(device.create_event(stream_kind(topology_[program.tasks[id].lane])));
       }
     }
     if (disturbance_.poison) running.dead_after = dead_after(program);
-    for (ObjectId id = 0; id < static_cast<ObjectId>(program.objects.size()); ++id) {
+    for (ObjectId id = 0; id < program.objects.count(); ++id) {
       if (disturbance_.red_zone > 0 && program[id].persistent) mark_red_zone(running.loaded, id);
     }
   }
   if (!disturbance_.threads && !device.holds_up()) return;
-  for (std::size_t lane = 0; lane < lanes_.count(); ++lane) {
+  for (std::size_t lane = 0; lane < topology_.lanes.size(); ++lane) {
     threads_.push_back(std::make_unique<LaneThread>(*this, lane));
   }
 }
@@ -155,18 +177,18 @@ Executor::~Executor() { lanes_.abandon(); }
 
 memory::Space& Executor::space(plan::Tier tier) const { return *spaces_.at(tier.index); }
 
-void Executor::keep_times(std::int64_t steps) {
-  programs_[0].times.assign(
-      exec::at(steps + 3),
-      {.step = -1, .tasks = std::vector<Times>(programs_[0].loaded.program->tasks.size())});
+void Executor::keep_times(std::int64_t steps, std::size_t program) {
+  Running& running = programs_.at(program);
+  running.times.assign(steps + 3,
+                       {.step = -1, .tasks = List<Times>(running.loaded.program->tasks.size())});
 }
 
-std::vector<plan::Span> Executor::spans() const {
+List<plan::TimeSpan> Executor::spans(std::size_t program) const {
   const auto seconds = [](device::Interval::Time time) {
     return std::chrono::duration<double>(time.time_since_epoch()).count();
   };
-  std::vector<plan::Span> spans;
-  for (const StepTimes& kept : programs_[0].times) {
+  List<plan::TimeSpan> spans;
+  for (const StepTimes& kept : programs_.at(program).times) {
     if (kept.step < 0) continue;
     for (std::size_t id = 0; id < kept.tasks.size(); ++id) {
       const auto& [interval, ran] = kept.tasks[id];
@@ -175,8 +197,9 @@ std::vector<plan::Span> Executor::spans() const {
           {static_cast<TaskId>(id), kept.step, seconds(interval.start), seconds(interval.stop)});
     }
   }
-  std::stable_sort(spans.begin(), spans.end(),
-                   [](const plan::Span& a, const plan::Span& b) { return a.step < b.step; });
+  std::stable_sort(
+      spans.begin(), spans.end(),
+      [](const plan::TimeSpan& a, const plan::TimeSpan& b) { return a.step < b.step; });
   return spans;
 }
 
@@ -188,13 +211,13 @@ void Executor::wait_for_room(std::size_t program) {
 
 // Until the step's last task on every lane has ended.
 void Executor::wait_for_step(Running& running, std::int64_t step) {
-  for (std::size_t lane = 0; lane < lanes_.count(); ++lane) {
+  for (std::size_t lane = 0; lane < topology_.lanes.size(); ++lane) {
     const auto& tasks = running.lane_tasks[lane];
     if (tasks.empty()) continue;
     wait_until_issued(running, plan::Lane{static_cast<std::uint8_t>(lane)},
                       tasks_until(running, step, tasks.back()));
     try {
-      running.ended[exec::at(step) % kRing][exec::at(tasks.back())]->synchronize();
+      running.ended[slot(step, kRing)][tasks.back()]->synchronize();
     } catch (...) {
       lanes_.fail(std::current_exception(), time_ - 1);
     }
@@ -202,9 +225,9 @@ void Executor::wait_for_step(Running& running, std::int64_t step) {
 }
 
 std::int64_t Executor::tasks_until(const Running& running, std::int64_t step, TaskId id) const {
-  const plan::Lane lane = running.loaded.program->tasks[exec::at(id)].lane;
+  const plan::Lane lane = running.loaded.program->tasks[id].lane;
   const auto count = static_cast<std::int64_t>(running.lane_tasks[lane.index].size());
-  return step * count + running.place_on_lane[exec::at(id)] + 1;
+  return step * count + running.place_on_lane[id] + 1;
 }
 
 void Executor::wait_until_issued(Running& running, plan::Lane lane, std::int64_t tasks) const {
@@ -217,9 +240,9 @@ void Executor::issue(std::size_t program, const Arguments& arguments) {
   wait_for_room(program);
   Running& running = programs_.at(program);
   const Order order{&running, running.step, time_};
-  running.arguments[exec::at(order.step) % kRing] = arguments;
+  running.arguments[slot(order.step, kRing)] = arguments;
   if (!running.times.empty()) {
-    StepTimes& times = running.times[exec::at(order.step) % running.times.size()];
+    StepTimes& times = running.times[slot(order.step, running.times.size())];
     times.step = order.step;
     std::fill(times.tasks.begin(), times.tasks.end(), Times{});
   }
@@ -240,9 +263,9 @@ void Executor::issue_lane(std::size_t lane, const Order& order) {
   Running& running = *order.running;
   auto& issued = running.issued[plan::Lane{static_cast<std::uint8_t>(lane)}];
   for (const TaskId id : running.lane_tasks[lane]) {
-    for (const plan::Wait& wait : running.loaded.program->tasks[exec::at(id)].waits) {
+    for (const plan::Wait& wait : running.loaded.program->tasks[id].waits) {
       const std::int64_t step = order.step - (wait.previous_step ? 1 : 0);
-      const plan::Lane other = running.loaded.program->tasks[exec::at(wait.task)].lane;
+      const plan::Lane other = running.loaded.program->tasks[wait.task].lane;
       wait_until_issued(running, other, tasks_until(running, step, wait.task));
     }
     queue(order, id);
@@ -253,39 +276,39 @@ void Executor::issue_lane(std::size_t lane, const Order& order) {
 
 void Executor::queue(const Order& order, TaskId id) {
   Running& running = *order.running;
-  const plan::Task& task = running.loaded.program->tasks[exec::at(id)];
-  device::Stream& lane = lanes_[task.lane];
-  const auto events = [&](std::int64_t step) -> auto& {
-    return running.ended[exec::at(step) % kRing];
-  };
+  const plan::Task& task = running.loaded.program->tasks[id];
+  device::Stream& lane = this->lane(task.lane);
+  const auto events = [&](std::int64_t step) -> auto& { return running.ended[slot(step, kRing)]; };
   Times* times = nullptr;
   if (!running.times.empty()) {
-    times = &running.times[exec::at(order.step) % running.times.size()].tasks[exec::at(id)];
+    times = &running.times[slot(order.step, running.times.size())].tasks[id];
   }
   try {
     for (const plan::Wait& wait : task.waits) {
       if (wait.previous_step && order.step == 0) continue;
-      lane.wait(*events(order.step - (wait.previous_step ? 1 : 0))[exec::at(wait.task)]);
+      lane.wait(*events(order.step - (wait.previous_step ? 1 : 0))[wait.task]);
     }
-    lane.submit([this, order, id, times] { run(order, id, times); },
-                times == nullptr ? nullptr : &times->interval);
-    lane.record(*events(order.step)[exec::at(id)]);
+    lanes_.submit(
+        lane, order.time, [this, order, id, times] { run(order, id, times); },
+        times == nullptr ? nullptr : &times->interval);
+    lane.record(*events(order.step)[id]);
   } catch (...) {
-    fail(order);
+    note_failure(order);
+    lanes_.fail(std::current_exception(), order.time);
     if (threads_.empty()) throw;
   }
 }
 
 void Executor::run(const Order& order, TaskId id, Times* times) {
-  if (lanes_.failed(order.time)) return;
   if (times != nullptr) times->ran = true;
   Running& running = *order.running;
   const Loaded& loaded = running.loaded;
-  const plan::Task& task = loaded.program->tasks[exec::at(id)];
-  device::Stream& stream = lanes_[task.lane];
-  const Arguments& arguments = running.arguments[exec::at(order.step) % kRing];
+  const plan::Task& task = loaded.program->tasks[id];
+  device::Stream& stream = lane(task.lane);
+  const Arguments& arguments = running.arguments[slot(order.step, kRing)];
   try {
-    pause_at_random(disturbance_, id, order.step, stream);
+    pause_at_random(stream, disturbance_.slow_lanes_seed, static_cast<std::uint64_t>(order.step),
+                    static_cast<std::uint64_t>(id), kLateShare);
     for (const plan::Use& use : task.uses) {
       const plan::Object& object = (*loaded.program)[use.object];
       if (object.persistent || object.first != id) continue;
@@ -307,24 +330,24 @@ void Executor::run(const Order& order, TaskId id, Times* times) {
     // Of the object's other bytes others may have made something new already.
     if (disturbance_.poison) {
       for (const plan::Use& use : task.uses) {
-        const auto& dead = running.dead_after[exec::at(id)];
+        const auto& dead = running.dead_after[id];
         if (std::find(dead.begin(), dead.end(), use.object) == dead.end()) continue;
         poison(loaded, use.object, loaded.program->range_of(use), stream);
       }
     }
   } catch (...) {
-    fail(order);
+    note_failure(order);
+    throw;
   }
 }
 
 // What fails in another program fails before the first one's next step.
-void Executor::fail(const Order& order) {
+void Executor::note_failure(const Order& order) {
   const bool first = order.running == &programs_.front();
   const std::int64_t step = first ? order.step : programs_.front().step;
   std::int64_t now = failed_step_;
   while (step < now && !failed_step_.compare_exchange_weak(now, step)) {
   }
-  lanes_.fail(std::current_exception(), order.time);
 }
 
 std::optional<std::int64_t> Executor::failed_step() const {
@@ -338,7 +361,9 @@ void Executor::transfer(const Loaded& loaded, const plan::Task& task, const Argu
   const plan::Tier source = (*loaded.program)[from.object].tier;
   const plan::Tier destination = (*loaded.program)[to.object].tier;
   const Bytes bytes =
-      task.argument < 0 ? task.moved : std::min(task.moved, arguments.at(exec::at(task.argument)));
+      task.argument < 0
+          ? task.moved
+          : std::min(task.moved, arguments.at(static_cast<std::size_t>(task.argument)));
   const Bytes read_at = touch(loaded, from.object, from.range.first, bytes);
   const Bytes write_at = touch(loaded, to.object, to.range.first, bytes);
   memory::Space& a = space(source);
@@ -348,7 +373,7 @@ void Executor::transfer(const Loaded& loaded, const plan::Task& task, const Argu
   } else if (!topology_[destination].addressable) {
     b.write(write_at, a.at(read_at, bytes), bytes);
   } else {
-    lanes_[task.lane].copy(b.at(write_at, bytes), a.at(read_at, bytes), bytes);
+    lane(task.lane).copy(b.at(write_at, bytes), a.at(read_at, bytes), bytes);
   }
   moved_[task.lane] += bytes;
 }
@@ -356,10 +381,10 @@ void Executor::transfer(const Loaded& loaded, const plan::Task& task, const Argu
 void Executor::wait(TaskId task, std::size_t program) {
   Running& running = programs_.at(program);
   const std::int64_t step = running.step - 1;
-  wait_until_issued(running, running.loaded.program->tasks[exec::at(task)].lane,
+  wait_until_issued(running, running.loaded.program->tasks[task].lane,
                     tasks_until(running, step, task));
   try {
-    running.ended[exec::at(step) % kRing][exec::at(task)]->synchronize();
+    running.ended[slot(step, kRing)][task]->synchronize();
   } catch (...) {
     lanes_.fail(std::current_exception(), time_ - 1);
   }
@@ -377,7 +402,7 @@ Bytes Executor::touch(const Loaded& loaded, ObjectId id, Bytes first, Bytes byte
     throw Error(fmt::format("{} on the {}: {} bytes are used, {} were planned", object.name,
                             topology_[object.tier].name, first + bytes, object.bytes));
   }
-  const Bytes offset = loaded.layout->offsets[exec::at(id)];
+  const Bytes offset = loaded.layout->offsets[id];
   space(object.tier).touch(offset, plan::align_up(first + bytes, object.alignment));
   return offset + first;
 }
@@ -406,10 +431,11 @@ void Executor::access_now(plan::Tier tier, Bytes offset, Bytes bytes,
   const Bytes piece = plan::align_up(kAccessBytes, grain);
   const auto free = [&](std::byte* memory) {
     if (space(tier).stalled()) return;  // it may still be written
-    ::operator delete(memory, std::align_val_t(exec::at(grain)));
+    ::operator delete(memory, std::align_val_t(static_cast<std::size_t>(grain)));
   };
   const std::unique_ptr<std::byte, decltype(free)> memory(
-      static_cast<std::byte*>(::operator new(exec::at(piece), std::align_val_t(exec::at(grain)))),
+      static_cast<std::byte*>(::operator new(static_cast<std::size_t>(piece),
+                                             std::align_val_t(static_cast<std::size_t>(grain)))),
       free);
   for (Bytes start = offset / grain * grain; start < offset + bytes; start += piece) {
     const Bytes whole = std::min(piece, plan::align_up(offset + bytes - start, grain));
@@ -424,7 +450,7 @@ void Executor::access_now(plan::Tier tier, Bytes offset, Bytes bytes,
         space(tier).read(last, memory.get() + (last - start), grain);
       }
     }
-    use({memory.get() + (first - start), exec::at(end - first)}, first - offset);
+    use({memory.get() + (first - start), static_cast<std::size_t>(end - first)}, first - offset);
     if (writes) space(tier).write(start, memory.get(), whole);
   }
 }
@@ -433,7 +459,9 @@ void Executor::read_now(ObjectId id, Bytes first, void* to, Bytes bytes) {
   const Loaded& loaded = programs_[0].loaded;
   const plan::Tier tier = (*loaded.program)[id].tier;
   const Bytes offset = touch(loaded, id, first, bytes);
-  if (topology_[tier].addressable) return lanes_.copy_now(to, space(tier).at(offset, bytes), bytes);
+  if (topology_[tier].addressable) {
+    return side_lane().copy_now(to, space(tier).at(offset, bytes), bytes);
+  }
   access_now(
       tier, offset, bytes,
       [&](std::span<std::byte> part, Bytes done) {
@@ -447,7 +475,7 @@ void Executor::write_now(ObjectId id, Bytes first, const void* from, Bytes bytes
   const plan::Tier tier = (*loaded.program)[id].tier;
   const Bytes offset = touch(loaded, id, first, bytes);
   if (topology_[tier].addressable) {
-    return lanes_.copy_now(space(tier).at(offset, bytes), from, bytes);
+    return side_lane().copy_now(space(tier).at(offset, bytes), from, bytes);
   }
   access_now(
       tier, offset, bytes,
@@ -462,7 +490,7 @@ void Executor::clear_now(ObjectId id, Bytes first, Bytes bytes) {
   const plan::Tier tier = (*loaded.program)[id].tier;
   const Bytes offset = touch(loaded, id, first, bytes);
   if (topology_[tier].addressable) {
-    return lanes_.clear_now(space(tier).at(offset, bytes), bytes);
+    return Lanes::clear_now(side_lane(), space(tier).at(offset, bytes), bytes);
   }
   // The space knows best how; what is left of its first and last grain is written.
   const Bytes grain = topology_[tier].alignment;
@@ -496,15 +524,14 @@ void Executor::poison(const Loaded& loaded, ObjectId id, plan::Range range,
                       device::Stream& stream) {
   const plan::Object& object = (*loaded.program)[id];
   if (!topology_[object.tier].addressable) return;
-  std::byte* data =
-      space(object.tier).at(loaded.layout->offsets[exec::at(id)] + range.first, range.bytes);
+  std::byte* data = space(object.tier).at(loaded.layout->offsets[id] + range.first, range.bytes);
   stream.fill(data, 0xff, range.bytes);
 }
 
 void Executor::mark_red_zone(const Loaded& loaded, ObjectId id) const {
   const plan::Object& object = (*loaded.program)[id];
   if (object.bytes == 0 || !topology_[object.tier].addressable) return;
-  const Bytes end = loaded.layout->offsets[exec::at(id)] + object.bytes;
+  const Bytes end = loaded.layout->offsets[id] + object.bytes;
   std::fill_n(space(object.tier).at(end - disturbance_.red_zone, disturbance_.red_zone),
               disturbance_.red_zone, kRedZone);
 }
@@ -516,7 +543,7 @@ void Executor::check_red_zones(const Loaded& loaded, const plan::Task& task) con
     if (object.bytes == 0 || !addressable || !is_marked(*loaded.program, use.object)) continue;
     // What is behind the bytes of a task that uses others alone may have been handed on by now.
     if (!object.persistent && !reaches_end(*loaded.program, use)) continue;
-    const Bytes end = loaded.layout->offsets[exec::at(use.object)] + object.bytes;
+    const Bytes end = loaded.layout->offsets[use.object] + object.bytes;
     const std::byte* zone =
         space(object.tier).at(end - disturbance_.red_zone, disturbance_.red_zone);
     for (Bytes i = 0; i < disturbance_.red_zone; ++i) {

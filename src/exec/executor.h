@@ -16,15 +16,15 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
+#include "base/list.h"
 #include "exec/disturbance.h"
 #include "exec/lanes.h"
 #include "memory/carver.h"
 #include "memory/space.h"
 #include "plan/layout.h"
 #include "plan/program.h"
-#include "plan/span.h"
+#include "plan/time_span.h"
 
 namespace ebb::exec {
 
@@ -75,7 +75,7 @@ class TaskRun {
 
   Executor& executor_;
   const Loaded& loaded_;
-  std::array<Carved, 3> carved_{};
+  std::array<Carved, 4> carved_{};
   std::size_t carved_count_ = 0;
 };
 
@@ -84,16 +84,16 @@ class Executor {
   // Keeps references to all of it. Makes the lanes and events for every task. `spaces` are the
   // tiers' memories, by tier; null for a tier that no program uses. All programs are of one
   // topology.
-  Executor(device::Device& device, std::vector<memory::Space*> spaces, std::vector<Loaded> programs,
+  Executor(device::Device& device, List<memory::Space*> spaces, List<Loaded> programs,
            Disturbance disturbance = {});
   ~Executor();
 
-  // Before the first step: from now on keeps when tasks of the first program ran, for the last
-  // `steps` steps and three more. All memory for that is taken here.
-  void keep_times(std::int64_t steps);
+  // Before the first step: from now on keeps when tasks of the program ran, for the last `steps`
+  // steps and three more. All memory for that is taken here.
+  void keep_times(std::int64_t steps, std::size_t program = 0);
   // Lanes empty: those tasks of the steps kept that ran, by step and issue order, in seconds of the
   // steady clock. Steps are counted from 0 as they were issued.
-  std::vector<plan::Span> spans() const;
+  List<plan::TimeSpan> spans(std::size_t program = 0) const;
 
   // Blocks until at most one step of the program is under way: what the step before that used may
   // be used again. Where another program ran last, until the lanes are empty.
@@ -122,7 +122,7 @@ class Executor {
   // The step of the first program at which a task failed first: all before it came to their ends,
   // and of those behind it some may have run. Nothing where no task did, or a lane itself failed.
   std::optional<std::int64_t> failed_step() const;
-  double busy_seconds(plan::Lane lane) const { return lanes_.busy_seconds(lane); }
+  double busy_seconds(plan::Lane lane) const { return lanes_[lane.index].busy_seconds(); }
   std::int64_t steps_issued(std::size_t program = 0) const { return programs_[program].step; }
 
  private:
@@ -134,7 +134,7 @@ class Executor {
   };
   struct StepTimes {
     std::int64_t step = -1;
-    std::vector<Times> tasks;
+    List<Times> tasks;
   };
   // Steps whose events are kept apart: a lane may still wait for one of the step before its own
   // while the next step is issued. issue() makes sure that no lane is further behind.
@@ -142,15 +142,15 @@ class Executor {
   // A program with its events and how far it has come.
   struct Running {
     Loaded loaded;
-    std::vector<std::vector<plan::TaskId>> lane_tasks;  // by lane, in the issue order
-    std::vector<std::int64_t> place_on_lane;            // by task
-    std::array<std::vector<std::unique_ptr<device::Event>>, kRing> ended;  // by step and task
+    List<List<plan::TaskId>> lane_tasks;                            // by lane, in the issue order
+    List<std::int64_t> place_on_lane;                               // by task
+    std::array<List<std::unique_ptr<device::Event>>, kRing> ended;  // by step and task
     std::array<Arguments, kRing> arguments{};
     std::int64_t step = 0;  // the next one
     // How many tasks each lane's thread has issued, over all steps.
     plan::PerLane<std::atomic<std::int64_t>> issued{};
-    std::vector<StepTimes> times{};  // a ring; empty where nobody asked
-    std::vector<std::vector<plan::ObjectId>> dead_after{};
+    List<StepTimes> times{};  // a ring; empty where nobody asked
+    List<List<plan::ObjectId>> dead_after{};
   };
   // A step that was handed to a lane's thread.
   struct Order {
@@ -163,8 +163,10 @@ class Executor {
   memory::Space& space(plan::Tier tier) const;
   void issue_lane(std::size_t lane, const Order& order);
   void queue(const Order& order, plan::TaskId id);
-  void fail(const Order& order);  // by the exception that is being handled
+  void note_failure(const Order& order);
   void run(const Order& order, plan::TaskId id, Times* times);
+  device::Stream& lane(plan::Lane lane) const { return lanes_[lane.index]; }
+  device::Stream& side_lane() const { return lanes_[topology_.lanes.size()]; }
   void transfer(const Loaded& loaded, const plan::Task& task, const Arguments& arguments);
   void wait_for_step(Running& running, std::int64_t step);
   // Until so many tasks of the lane have been issued: their events can be waited for.
@@ -180,7 +182,7 @@ class Executor {
   void poison(const Loaded& loaded, plan::ObjectId id, plan::Range range, device::Stream& stream);
 
   const plan::Topology& topology_;
-  std::vector<memory::Space*> spaces_;
+  List<memory::Space*> spaces_;
   Disturbance disturbance_;
   std::deque<Running> programs_;
   const Running* last_ = nullptr;  // the program that was issued last
@@ -188,9 +190,9 @@ class Executor {
   static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   std::atomic<std::int64_t> failed_step_{kNone};
   plan::PerLane<std::atomic<Bytes>> moved_;
-  Lanes lanes_;
+  Lanes lanes_;  // the topology's, and one for copies between runs
   // Last: they end before what they use. Empty where streams hold nobody up.
-  std::vector<std::unique_ptr<LaneThread>> threads_;
+  List<std::unique_ptr<LaneThread>> threads_;
 };
 
 }  // namespace ebb::exec

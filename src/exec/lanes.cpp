@@ -2,27 +2,23 @@
 
 #include <algorithm>
 
+#include "base/rng.h"
+
 namespace ebb::exec {
 
-device::StreamKind stream_kind(const plan::LaneInfo& lane) {
-  if (lane.kind == plan::LaneKind::compute) return device::StreamKind::compute;
-  const bool of_device = lane.from == plan::Tier::device || lane.to == plan::Tier::device;
-  if (lane.kind == plan::LaneKind::cpu || !of_device) return device::StreamKind::host;
-  return lane.traffic == plan::Traffic::express ? device::StreamKind::express
-                                                : device::StreamKind::copy;
-}
-
-Lanes::Lanes(device::Device& device, const plan::Topology& topology)
-    : side_(device.create_stream(device::StreamKind::copy, "side")) {
-  for (const plan::LaneInfo& lane : topology.lanes) {
-    streams_.push_back(device.create_stream(stream_kind(lane), lane.name));
-  }
+Lanes::Lanes(device::Device& device, const List<Lane>& lanes) {
+  for (const Lane& lane : lanes) streams_.push_back(device.create_stream(lane.kind, lane.name));
 }
 
 void Lanes::fail(std::exception_ptr failure, std::int64_t time) {
   std::lock_guard lock(mutex_);
   if (!failure_) failure_ = std::move(failure);
   failed_ = std::min(failed_.load(), time);
+}
+
+void Lanes::check() {
+  std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
 }
 
 void Lanes::drain(std::int64_t time) {
@@ -33,13 +29,19 @@ void Lanes::drain(std::int64_t time) {
       fail(std::current_exception(), time);
     }
   }
-  std::lock_guard lock(mutex_);
-  if (failure_) std::rethrow_exception(failure_);
+  check();
 }
 
-void Lanes::clear_now(void* to, Bytes bytes) {
-  side_->submit([=, this] { side_->fill(to, 0, bytes); });
-  side_->synchronize();
+void Lanes::clear_now(device::Stream& lane, void* to, Bytes bytes) {
+  lane.submit([&lane, to, bytes] { lane.fill(to, 0, bytes); });
+  lane.synchronize();
+}
+
+void pause_at_random(device::Stream& lane, std::uint64_t seed, std::uint64_t step,
+                     std::uint64_t number, double share) {
+  if (seed == 0) return;
+  const double u = CounterRng(seed, step).uniform(number);
+  if (u < share) lane.pause(static_cast<std::int64_t>(u / share * 1000));
 }
 
 }  // namespace ebb::exec

@@ -1,3 +1,5 @@
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/in_quotes.h"
 #include "base/json.h"
@@ -54,6 +57,47 @@ template <class Value>
 Value& at(Value* to, std::string_view what) {
   if (to == nullptr) throw ConfigError(fmt::format("{} is a null pointer", what));
   return *to;
+}
+
+// The sizes that a struct has had, by version of the header, the last first. A struct that grows
+// gets its new size in front; callers that were compiled before keep the size they know.
+template <class Struct>
+struct Sizes;
+template <>
+struct Sizes<ebb_hybrid_parameter> {
+  static constexpr std::string_view name = "ebb_hybrid_parameter";
+  static constexpr std::array<std::size_t, 1> all = {56};
+};
+template <>
+struct Sizes<ebb_hybrid_report> {
+  static constexpr std::string_view name = "ebb_hybrid_report";
+  static constexpr std::array<std::size_t, 1> all = {48};
+};
+template <>
+struct Sizes<ebb_hybrid_placement> {
+  static constexpr std::string_view name = "ebb_hybrid_placement";
+  static constexpr std::array<std::size_t, 1> all = {48};
+};
+
+template <class Struct>
+std::size_t size_of(const Struct& given) {
+  static_assert(sizeof(Struct) == Sizes<Struct>::all.front());
+  static_assert(offsetof(Struct, struct_size) == 0);
+  for (const std::size_t size : Sizes<Struct>::all) {
+    if (size == given.struct_size) return size;
+  }
+  throw ConfigError(
+      fmt::format("{}: its struct_size is {}, expected {}: set it to sizeof({}), and compile with "
+                  "the header of version {}, which this library has",
+                  Sizes<Struct>::name, given.struct_size, fmt::join(Sizes<Struct>::all, " or "),
+                  Sizes<Struct>::name, EBB_HYBRID_VERSION));
+}
+
+// Gives the caller the fields that its header has.
+template <class Struct>
+void give(Struct& to, Struct made) {
+  made.struct_size = size_of(to);
+  std::memcpy(&to, &made, made.struct_size);
 }
 
 template <class Field>
@@ -132,9 +176,37 @@ HybridOptimizer::Type type_of(std::int32_t type) {
   return type == 0 ? HybridOptimizer::Type::bf16 : HybridOptimizer::Type::fp32;
 }
 
+// The list's elements are as long as the first one says. What a shorter one lacks is zero.
+std::vector<HybridOptimizer::Parameter> parameters_of(const ebb_hybrid_parameter* list,
+                                                      std::int64_t count) {
+  std::vector<HybridOptimizer::Parameter> all;
+  const std::size_t size = count > 0 ? size_of(at(list, "the list of parameters")) : 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    ebb_hybrid_parameter p{};
+    std::memcpy(&p, reinterpret_cast<const std::byte*>(list) + static_cast<std::size_t>(i) * size,
+                size);
+    if (p.struct_size != size) {
+      throw ConfigError(
+          fmt::format("parameter {}: its struct_size is {}, expected {} as that of "
+                      "the first of the list",
+                      i, p.struct_size, size));
+    }
+    all.push_back({.name = text_of(p.name, "the name of a parameter"),
+                   .weight = p.weight,
+                   .weight_type = type_of(p.weight_type),
+                   .gradient = p.gradient,
+                   .gradient_type = type_of(p.gradient_type),
+                   .count = p.count,
+                   .decays = p.decays != 0});
+  }
+  return all;
+}
+
 }  // namespace
 
 extern "C" {
+
+int ebb_hybrid_version(void) { return EBB_HYBRID_VERSION; }
 
 const char* ebb_hybrid_error(void) { return last_error.c_str(); }
 
@@ -142,19 +214,8 @@ ebb_hybrid* ebb_hybrid_create(const char* settings, const ebb_hybrid_parameter* 
                               int64_t count, void* stream) {
   ebb_hybrid* made = nullptr;
   guarded([&] {
-    std::vector<HybridOptimizer::Parameter> all;
-    for (int64_t i = 0; i < count; ++i) {
-      const ebb_hybrid_parameter& p = (&at(parameters, "the list of parameters"))[i];
-      all.push_back({.name = text_of(p.name, "the name of a parameter"),
-                     .weight = p.weight,
-                     .weight_type = type_of(p.weight_type),
-                     .gradient = p.gradient,
-                     .gradient_type = type_of(p.gradient_type),
-                     .count = p.count,
-                     .decays = p.decays != 0});
-    }
-    made = new ebb_hybrid{
-        HybridOptimizer(parse(text_of(settings, "settings")), std::move(all), stream)};
+    made = new ebb_hybrid{HybridOptimizer(parse(text_of(settings, "settings")),
+                                          parameters_of(parameters, count), stream)};
   });
   return made;
 }
@@ -172,13 +233,15 @@ int ebb_hybrid_gradient_ready(ebb_hybrid* optimizer, int64_t parameter, void* st
 int ebb_hybrid_step(ebb_hybrid* optimizer, double learning_rate, double clip, void* stream,
                     ebb_hybrid_report* report) {
   return guarded([&] {
+    if (report != nullptr) size_of(*report);
     const HybridOptimizer::StepReport made = of(optimizer).step(learning_rate, clip, stream);
     if (report == nullptr) return;
-    *report = {.step = made.step,
-               .norm = made.norm,
-               .clip_factor = made.clip_factor,
-               .first_bad = made.first_bad,
-               .applied = made.applied ? 1 : 0};
+    give(*report, {.struct_size = 0,
+                   .step = made.step,
+                   .norm = made.norm,
+                   .clip_factor = made.clip_factor,
+                   .first_bad = made.first_bad,
+                   .applied = made.applied ? 1 : 0});
   });
 }
 
@@ -213,11 +276,12 @@ int ebb_hybrid_read_master(ebb_hybrid* optimizer, int64_t parameter, float* to, 
 int ebb_hybrid_placement_of(ebb_hybrid* optimizer, ebb_hybrid_placement* placement) {
   return guarded([&] {
     const HybridOptimizer::Placement found = of(optimizer).placement();
-    at(placement, "placement") = {.device_bytes = found.device_bytes,
-                                  .host_bytes = found.host_bytes,
-                                  .resident_parameters = found.resident_parameters,
-                                  .streamed_parameters = found.streamed_parameters,
-                                  .host_parameters = found.host_parameters};
+    give(at(placement, "placement"), {.struct_size = 0,
+                                      .device_bytes = found.device_bytes,
+                                      .host_bytes = found.host_bytes,
+                                      .resident_parameters = found.resident_parameters,
+                                      .streamed_parameters = found.streamed_parameters,
+                                      .host_parameters = found.host_parameters});
   });
 }
 

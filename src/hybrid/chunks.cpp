@@ -1,6 +1,5 @@
 #include "hybrid/chunks.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -9,57 +8,53 @@
 namespace ebb::hybrid {
 namespace {
 
-std::int64_t align_up(std::int64_t count) {
-  return kernels::state_blocks(count) * kernels::kStateBlock;
-}
-
-void assign_sites(std::vector<Chunk>& chunks, const Choices& choices) {
-  double total = 0;
-  for (const Chunk& chunk : chunks) total += static_cast<double>(chunk.parameters);
-  std::int64_t behind = 0;  // parameters from the end up to the chunk
-  for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
-    const double share = static_cast<double>(behind) / total;
-    chunk->site = share < choices.host_fraction      ? Site::host
-                  : share < choices.offload_fraction ? Site::stream
-                                                     : Site::resident;
-    behind += chunk->parameters;
-  }
+// A parameter of a run starts at a block of the int8 format.
+std::int64_t end_of(const states::Run& run) {
+  if (run.places.empty()) return 0;
+  const TensorRange& last = run.places.back();
+  return last.first + kernels::state_blocks(last.count) * kernels::kStateBlock;
 }
 
 }  // namespace
 
-std::vector<Chunk> cut_chunks(const std::vector<Parameter>& parameters, const Choices& choices) {
-  std::vector<Chunk> chunks;
-  std::map<std::pair<DType, DType>, std::size_t> open;  // the chunk that has room, by types
-  for (int p = 0; p < static_cast<int>(parameters.size()); ++p) {
-    const Parameter& parameter = parameters[static_cast<std::size_t>(p)];
-    const auto types = std::pair(parameter.weight_type, parameter.gradient_type);
-    std::int64_t done = 0;
-    while (done < parameter.count) {
-      const auto found = open.find(types);
-      const std::int64_t start = found == open.end() ? 0 : align_up(chunks[found->second].count);
-      const std::int64_t room = choices.chunk_parameters - start;
-      const std::int64_t left = parameter.count - done;
-      const std::int64_t count =
-          left <= room ? left : room / kernels::kNormBlock * kernels::kNormBlock;
-      if (found == open.end() || count <= 0) {
-        open[types] = chunks.size();
-        chunks.push_back({.kind = {.format = choices.format,
-                                   .weight_type = parameter.weight_type,
-                                   .moments = optim::moments_of(choices.rule)},
-                          .gradient_type = parameter.gradient_type});
-        continue;
-      }
-      Chunk& chunk = chunks[found->second];
-      chunk.parts.push_back(
-          {.parameter = p, .in_parameter = done, .in_chunk = start, .count = count});
-      chunk.count = start + count;
-      chunk.parameters += count;
-      done += count;
+ChunkMap cut_chunks(const std::vector<Parameter>& parameters, const Choices& choices) {
+  std::vector<states::Tensor> tensors;
+  std::map<std::pair<DType, DType>, states::Run> runs;  // by types
+  for (const Parameter& parameter : parameters) {
+    states::Run& run = runs[{parameter.weight_type, parameter.gradient_type}];
+    run.places.push_back({end_of(run), parameter.count});
+    run.parameters.push_back(static_cast<int>(tensors.size()));
+    tensors.push_back({.count = parameter.count,
+                       .kind = {.format = choices.format,
+                                .weight_type = parameter.weight_type,
+                                .moments = states::moments_of(choices.rule)},
+                       .gradient_type = parameter.gradient_type,
+                       .decays = parameter.decays,
+                       .key = parameter.key});
+  }
+  struct Cut {
+    const states::Run* run;
+    std::int64_t first, count;
+  };
+  std::map<std::pair<int, std::int64_t>, Cut> cuts;  // by the element that they begin with
+  for (const auto& [types, run] : runs) {
+    for (std::int64_t first = 0, end = 0; first < end_of(run); first = end) {
+      end = next_cut(run.places, end_of(run), kernels::kNormBlock, first, choices.chunk_parameters);
+      const std::size_t i = run.index_at(first);
+      cuts[{run.parameters[i], first - run.places[i].first}] = {&run, first, end - first};
     }
   }
-  assign_sites(chunks, choices);
-  return chunks;
+  ChunkMap map = states::map_tensors(std::move(tensors));
+  for (const auto& [begin, cut] : cuts) {
+    states::add_chunk(map, *cut.run, cut.first, cut.count);
+    Chunk& made = map.chunks.back();
+    made.count = made.parts.back().in_chunk + made.parts.back().count;  // no padding at its end
+  }
+  share_out(
+      map.chunks, choices.offload_fraction, choices.host_fraction,
+      [](const Chunk& chunk) { return chunk.parameters; },
+      [](Chunk& chunk, Site site, double) { chunk.site = site; });
+  return map;
 }
 
 }  // namespace ebb::hybrid

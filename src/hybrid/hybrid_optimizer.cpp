@@ -74,6 +74,8 @@ void HybridOptimizer::read_master(std::int64_t parameter, std::span<float> to) {
   body().optimizer.read_master(parameter, to);
 }
 std::string HybridOptimizer::weights_digest() { return body().optimizer.store().weights_digest(); }
-std::string HybridOptimizer::moments_digest() { return body().optimizer.store().moments_digest(); }
+std::string HybridOptimizer::moments_digest() {
+  return body().optimizer.store().stored_moments_digest();
+}
 
 }  // namespace ebb

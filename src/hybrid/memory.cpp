@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "states/store.h"
 
 namespace ebb::hybrid {
 namespace {
@@ -13,22 +14,18 @@ namespace {
 constexpr std::int64_t kDefaultSlots = 4;
 constexpr std::int64_t kFewestSlots = 2;
 
-// Two moments as they are stored, as fp32 and as they will be stored.
-constexpr Bytes kStagingBytes = Memory::kPiece * 32;
-
 }  // namespace
 
-Memory::Memory(device::Device& device, const std::vector<Chunk>& chunks, std::int64_t squares,
-               const MemoryWishes& wishes)
-    : homes_(chunks.size()),
-      device_ledger_("device", wishes.device_limit.value_or(device.device_memory())),
-      host_ledger_("host", wishes.host_limit.value_or(device.host_memory())) {
-  size_window(chunks, wishes.window);
+Memory::Memory(device::Device& device, const ChunkMap& map, const MemoryOptions& options)
+    : homes_(map.chunks.size()),
+      device_ledger_("device", options.device_limit.value_or(device.device_memory())),
+      host_ledger_("host", options.host_limit.value_or(device.host_memory())) {
+  size_window(map.chunks, options.window);
   Books device_books;
   Books host_books;
   memory::Carver no_device = memory::Carver::measuring();
   memory::Carver no_host = memory::Carver::measuring();
-  carve(chunks, squares, no_device, no_host, device_books, host_books);
+  carve(map, no_device, no_host, device_books, host_books);
   const Bytes device_bytes = reserve(device_ledger_, device_books, reservations_);
   const Bytes host_bytes = reserve(host_ledger_, host_books, reservations_);
 
@@ -36,7 +33,7 @@ Memory::Memory(device::Device& device, const std::vector<Chunk>& chunks, std::in
   host_ = device.allocate_host(host_bytes);
   memory::Carver on_device(device_->data(), device_bytes);
   memory::Carver on_host(host_->data(), host_bytes);
-  carve(chunks, squares, on_device, on_host, device_books, host_books);
+  carve(map, on_device, on_host, device_books, host_books);
 }
 
 void Memory::size_window(const std::vector<Chunk>& chunks, Bytes window) {
@@ -59,8 +56,9 @@ void Memory::size_window(const std::vector<Chunk>& chunks, Bytes window) {
   slots_.resize(static_cast<std::size_t>(std::min(wanted, streamed)));
 }
 
-void Memory::carve(const std::vector<Chunk>& chunks, std::int64_t squares, memory::Carver& device,
-                   memory::Carver& host, Books& device_books, Books& host_books) {
+void Memory::carve(const ChunkMap& map, memory::Carver& device, memory::Carver& host,
+                   Books& device_books, Books& host_books) {
+  const std::vector<Chunk>& chunks = map.chunks;
   device_books.clear();
   host_books.clear();
   // What was carved since the last line.
@@ -83,13 +81,13 @@ void Memory::carve(const std::vector<Chunk>& chunks, std::int64_t squares, memor
     homes_[c].gradient = host.take(chunks[c].gradient_bytes());
   }
   enter(host_books, host, "weights and gradients that the CPU works on");
-  squares_ = device.take_as<double>(squares);
+  squares_ = device.take_as<double>(map.squares);
   scale_ = device.take_as<kernels::StepScale>(1);
   enter(device_books, device, "sums of squares");
-  host_squares_ = host.take_as<double>(squares);
+  host_squares_ = host.take_as<double>(map.squares);
   host_scale_ = host.take_as<kernels::StepScale>(1);
   enter(host_books, host, "sums of squares");
-  staging_ = {host.take(kStagingBytes), static_cast<std::size_t>(kStagingBytes)};
+  staging_ = host.take(states::Store::kStagingBytes);
   enter(host_books, host, "staging");
 }
 

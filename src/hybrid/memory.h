@@ -16,7 +16,7 @@
 
 namespace ebb::hybrid {
 
-struct MemoryWishes {
+struct MemoryOptions {
   Bytes window = 0;
   std::optional<Bytes> device_limit;
   std::optional<Bytes> host_limit;
@@ -32,10 +32,9 @@ class Memory {
     std::byte* gradient = nullptr;
   };
 
-  // `squares` counts the norm's blocks. Throws OutOfBudget with the needs of the tier, ConfigError
+  // Throws OutOfBudget with the needs of the tier, ConfigError
   // where the window holds less than two chunks.
-  Memory(device::Device& device, const std::vector<Chunk>& chunks, std::int64_t squares,
-         const MemoryWishes& wishes);
+  Memory(device::Device& device, const ChunkMap& map, const MemoryOptions& options);
 
   const Home& home(std::size_t chunk) const { return homes_[chunk]; }
   // Places of the window, each large enough for the state of any streamed chunk.
@@ -46,9 +45,7 @@ class Memory {
   double* host_squares() const { return host_squares_; }
   kernels::StepScale* scale() const { return scale_; }  // on the device
   kernels::StepScale* host_scale() const { return host_scale_; }
-  // For reading, writing and converting states between steps, so many elements at a time.
-  static constexpr std::int64_t kPiece = 64 << 10;
-  std::span<std::byte> staging() const { return staging_; }
+  std::byte* staging() const { return staging_; }  // on the host, as states::Store wants it
 
   std::span<std::byte> device_piece() const { return piece(*device_); }
   std::span<std::byte> host_piece() const { return piece(*host_); }
@@ -64,8 +61,8 @@ class Memory {
     return {buffer.data(), static_cast<std::size_t>(buffer.bytes())};
   }
   void size_window(const std::vector<Chunk>& chunks, Bytes window);
-  void carve(const std::vector<Chunk>& chunks, std::int64_t squares, memory::Carver& device,
-             memory::Carver& host, Books& device_books, Books& host_books);
+  void carve(const ChunkMap& map, memory::Carver& device, memory::Carver& host, Books& device_books,
+             Books& host_books);
   static Bytes reserve(memory::Ledger& ledger, const Books& books,
                        std::vector<memory::Reservation>& to);
 
@@ -76,7 +73,7 @@ class Memory {
   double* host_squares_ = nullptr;
   kernels::StepScale* scale_ = nullptr;
   kernels::StepScale* host_scale_ = nullptr;
-  std::span<std::byte> staging_;
+  std::byte* staging_ = nullptr;
   memory::Ledger device_ledger_;
   memory::Ledger host_ledger_;
   std::vector<memory::Reservation> reservations_;

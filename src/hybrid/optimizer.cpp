@@ -6,7 +6,6 @@
 
 #include "base/in_quotes.h"
 #include "base/machine.h"
-#include "base/rng.h"
 #include "ebb/error.h"
 
 namespace ebb::hybrid {
@@ -19,53 +18,51 @@ Optimizer::Optimizer(const Settings& settings,
     : parameters_(check_parameters(parameters)),
       choices_(parse_settings(settings, total_count(parameters_))),
       info_{.rule = choices_.rule, .format = choices_.format, .seed = settings.seed, .step = 0},
-      chunks_(cut_chunks(parameters_, choices_)),
+      map_(cut_chunks(parameters_, choices_)),
       pool_(settings.threads > 0 ? settings.threads : usable_cpus()),
       device_(device::create_device(settings.device)),
       device_library_(kernels::create_device_optimizer(*device_, pool_)),
       host_library_(kernels::create_host_optimizer(pool_)),
-      turns_(parameters_.size()),
-      squares_([&] {
-        std::int64_t squares = 0;
-        for (std::size_t p = 0; p < parameters_.size(); ++p) {
-          turns_[p].first_square = squares;
-          squares += kernels::norm_blocks(parameters_[p].count);
-        }
-        return squares;
-      }()),
-      memory_(*device_, chunks_, squares_,
+      gradient_status_(parameters_.size()),
+      memory_(*device_, map_,
               {.window = settings.window,
                .device_limit = settings.device_memory,
                .host_limit = settings.host_memory}),
-      cells_(chunks_.size()),
+      chunk_status_(map_.chunks.size()),
       behind_caller_(device_->create_event(StreamKind::compute)),
       norm_known_(device_->create_event(StreamKind::compute)),
       host_ended_(device_->create_event(StreamKind::host)),
       slow_lanes_seed_(slow_lanes_seed),
-      compute_(device_->create_stream(StreamKind::compute, "compute")),
-      in_(device_->create_stream(StreamKind::copy, "in")),
-      out_(device_->create_stream(StreamKind::copy, "out")),
-      gradients_(device_->create_stream(StreamKind::copy, "gradients")),
-      weights_(device_->create_stream(StreamKind::copy, "weights")),
-      host_(device_->create_stream(StreamKind::host, "host")),
-      store_(parameters_, chunks_, memory_, *compute_) {
+      lanes_(*device_, {{StreamKind::compute, "compute"},
+                        {StreamKind::copy, "in"},
+                        {StreamKind::copy, "out"},
+                        {StreamKind::copy, "gradients"},
+                        {StreamKind::copy, "weights"},
+                        {StreamKind::host, "host"}}),
+      compute_(lanes_[0]),
+      in_(lanes_[1]),
+      out_(lanes_[2]),
+      gradients_(lanes_[3]),
+      weights_(lanes_[4]),
+      host_(lanes_[5]),
+      store_(parameters_, map_, memory_, pool_, compute_) {
   check_names(store_);
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    turns_[p].weight =
+    gradient_status_[p].weight =
         device_->adopt_device_memory(parameters_[p].weight, parameters_[p].weight_bytes());
-    turns_[p].ready = device_->create_event(StreamKind::compute);
+    gradient_status_[p].ready = device_->create_event(StreamKind::compute);
   }
-  for (std::size_t c = 0; c < chunks_.size(); ++c) {
-    const Site site = chunks_[c].site;
-    Cell& cell = cells_[c];
-    cell.chunk = c;
-    cell.gradients_missing = static_cast<int>(chunks_[c].parts.size());
-    cell.done = device_->create_event(StreamKind::compute);
+  for (std::size_t c = 0; c < map_.chunks.size(); ++c) {
+    const Site site = map_.chunks[c].site;
+    ChunkStatus& status = chunk_status_[c];
+    status.chunk = c;
+    status.gradients_missing = static_cast<int>(map_.chunks[c].parts.size());
+    status.done = device_->create_event(StreamKind::compute);
     if (site == Site::host) {
-      cell.down = device_->create_event(StreamKind::copy);
-      cell.updated = device_->create_event(StreamKind::host);
+      status.down = device_->create_event(StreamKind::copy);
+      status.updated = device_->create_event(StreamKind::host);
     } else if (site == Site::stream) {
-      cell.in = device_->create_event(StreamKind::copy);
+      status.in = device_->create_event(StreamKind::copy);
     }
     (site == Site::host ? hosted_ : site == Site::stream ? streamed_ : resident_).push_back(c);
   }
@@ -73,7 +70,7 @@ Optimizer::Optimizer(const Settings& settings,
     out_of_slot_.push_back(device_->create_event(StreamKind::copy));
   }
   clear_states();
-  order_behind(stream, {compute_.get()});
+  order_behind(stream, {&compute_});
   store_.take_weights();
 }
 
@@ -83,7 +80,7 @@ HybridOptimizer::Placement Optimizer::placement() const {
   HybridOptimizer::Placement result;
   result.device_bytes = static_cast<Bytes>(memory_.device_piece().size());
   result.host_bytes = static_cast<Bytes>(memory_.host_piece().size());
-  for (const Chunk& chunk : chunks_) {
+  for (const Chunk& chunk : map_.chunks) {
     (chunk.site == Site::host     ? result.host_parameters
      : chunk.site == Site::stream ? result.streamed_parameters
                                   : result.resident_parameters) += chunk.parameters;
@@ -93,9 +90,9 @@ HybridOptimizer::Placement Optimizer::placement() const {
 
 // Zeros are the state of a start. Host memory is many GiB: every thread takes its share.
 void Optimizer::clear_states() {
-  queue(*compute_, [this] {
+  queue(compute_, [this] {
     const std::span<std::byte> device = memory_.device_piece();
-    compute_->fill(device.data(), 0, static_cast<Bytes>(device.size()));
+    compute_.fill(device.data(), 0, static_cast<Bytes>(device.size()));
   });
   const std::span<std::byte> host = memory_.host_piece();
   constexpr std::size_t piece = std::size_t{16} << 20;
@@ -107,12 +104,12 @@ void Optimizer::clear_states() {
                      });
 }
 
-Optimizer::Turn& Optimizer::turn(std::int64_t parameter) {
+Optimizer::GradientStatus& Optimizer::gradient_status(std::int64_t parameter) {
   if (parameter < 0 || parameter >= parameters()) {
     throw ConfigError(
         fmt::format("parameter {}: there are {}, counted from 0", parameter, parameters()));
   }
-  return turns_[static_cast<std::size_t>(parameter)];
+  return gradient_status_[static_cast<std::size_t>(parameter)];
 }
 
 device::ForeignStream& Optimizer::foreign(void* stream) {
@@ -132,54 +129,22 @@ void Optimizer::require_between_steps(std::string_view what) const {
                                 what, ready_, parameters()));
 }
 
-void Optimizer::queue(device::Stream& lane, std::function<void()> work) {
-  lane.submit([this, &lane, work = std::move(work), number = ++queued_] {
-    if (failed_) return;
-    try {
-      if (slow_lanes_seed_ != 0) pause(lane, number);
-      work();
-    } catch (...) {
-      fail(std::current_exception());
-    }
-  });
-}
-
-void Optimizer::pause(device::Stream& lane, std::uint64_t number) const {
-  const double u = CounterRng(slow_lanes_seed_, 0).uniform(number);
-  // A third of the work is late, by up to two milliseconds.
-  if (u < 1.0 / 3) lane.pause(static_cast<std::int64_t>(u * 6000));
-}
-
-void Optimizer::fail(std::exception_ptr failure) {
-  std::lock_guard lock(failure_mutex_);
-  if (!failure_) failure_ = std::move(failure);
-  failed_ = true;
-}
-
-void Optimizer::check_failure() {
-  if (!failed_) return;
-  std::lock_guard lock(failure_mutex_);
-  std::rethrow_exception(failure_);
-}
-
 void Optimizer::issue(FunctionRef<void()> calls) {
-  check_failure();
+  lanes_.check();
   try {
     calls();
   } catch (...) {
-    fail(std::current_exception());
+    lanes_.fail(std::current_exception(), 0);
   }
-  check_failure();
+  lanes_.check();
 }
 
-void Optimizer::copy_up(device::Stream& lane, void* to, const void* from, Bytes bytes) {
-  lane.copy(to, from, bytes);
-  up_bytes_ += bytes;
-}
-
-void Optimizer::copy_down(device::Stream& lane, void* to, const void* from, Bytes bytes) {
-  lane.copy(to, from, bytes);
-  down_bytes_ += bytes;
+void Optimizer::queue_copy(device::Stream& lane, void* to, const void* from, Bytes bytes,
+                           std::atomic<Bytes>& moved) {
+  queue(lane, [&lane, &moved, to, from, bytes] {
+    lane.copy(to, from, bytes);
+    moved += bytes;
+  });
 }
 
 StateStore& Optimizer::store() {
@@ -188,10 +153,10 @@ StateStore& Optimizer::store() {
 }
 
 void Optimizer::set_gradient(std::int64_t parameter, const void* gradient) {
-  Turn& turn = this->turn(parameter);
+  GradientStatus& status = gradient_status(parameter);
   Parameter& of = parameters_[static_cast<std::size_t>(parameter)];
   check_gradient(of, gradient);
-  if (turn.is_ready || !turn.is_awaited) {
+  if (status.is_ready || !status.is_awaited) {
     throw ConfigError(fmt::format(
         "the gradient of {} is in use: it can move after wait_for_weight(), before it is ready",
         in_quotes(of.name)));
@@ -202,26 +167,22 @@ void Optimizer::set_gradient(std::int64_t parameter, const void* gradient) {
 }
 
 void Optimizer::wait_for_weight(std::int64_t parameter, void* stream) {
-  Turn& turn = this->turn(parameter);
+  GradientStatus& status = gradient_status(parameter);
   issue([&] {
-    for (const int c : store_.chunks_of(static_cast<int>(parameter))) {
-      foreign(stream).wait(*cell(c).done);
+    for (const int c : map_.chunks_of[static_cast<std::size_t>(parameter)]) {
+      foreign(stream).wait(*chunk_status(c).done);
     }
   });
-  turn.is_awaited = true;
-  if (!turn.is_ready) in_use_.remove(parameters_[static_cast<std::size_t>(parameter)]);
+  status.is_awaited = true;
+  if (!status.is_ready) in_use_.remove(parameters_[static_cast<std::size_t>(parameter)]);
 }
 
 void Optimizer::wait() {
-  issue([&] {
-    for (device::Stream* lane :
-         {gradients_.get(), compute_.get(), in_.get(), out_.get(), host_.get(), weights_.get()}) {
-      lane->synchronize();
-    }
-  });
-  for (std::size_t p = 0; p < turns_.size(); ++p) {
-    turns_[p].is_awaited = true;
-    if (!turns_[p].is_ready) in_use_.remove(parameters_[p]);
+  lanes_.check();
+  lanes_.drain(0);
+  for (std::size_t p = 0; p < gradient_status_.size(); ++p) {
+    gradient_status_[p].is_awaited = true;
+    if (!gradient_status_[p].is_ready) in_use_.remove(parameters_[p]);
   }
 }
 
@@ -229,20 +190,20 @@ void Optimizer::weights_changed(void* stream) {
   require_between_steps("weights_changed()");
   wait();
   issue([&] {
-    order_behind(stream, {compute_.get()});
+    order_behind(stream, {&compute_});
     store_.take_weights();
   });
   fetching_ = false;  // what is in the window has the old low halves
 }
 
 void Optimizer::read_master(std::int64_t parameter, std::span<float> to) {
-  turn(parameter);
+  gradient_status(parameter);
   const Parameter& of = parameters_[static_cast<std::size_t>(parameter)];
   if (static_cast<std::int64_t>(to.size()) != of.count) {
     throw ConfigError(fmt::format("read_master of {} into {} elements: it has {}",
                                   in_quotes(of.name), to.size(), of.count));
   }
-  store().read_master(static_cast<int>(parameter), to);
+  store().read_master(static_cast<int>(parameter), 0, to);
 }
 
 void Optimizer::save(io::FileSystem& files, const std::filesystem::path& path) {
@@ -254,7 +215,7 @@ void Optimizer::load(io::FileSystem& files, const std::filesystem::path& path, v
   const StateFile file(files, path, store(), choices_.rule);
   fetching_ = false;
   issue([&] {
-    order_behind(stream, {compute_.get()});
+    order_behind(stream, {&compute_});
     file.load(store_);
   });
   info_.step = file.info().step;

@@ -13,13 +13,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
-#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -27,6 +24,7 @@
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
+#include "exec/lanes.h"
 #include "hybrid/chunks.h"
 #include "hybrid/gradients_in_use.h"
 #include "hybrid/memory.h"
@@ -35,7 +33,8 @@
 #include "hybrid/state_store.h"
 #include "io/file_system.h"
 #include "kernels/optimizer_library.h"
-#include "optim/clip.h"
+#include "states/clip.h"
+#include "states/updates.h"
 
 namespace ebb::hybrid {
 
@@ -53,7 +52,7 @@ class Optimizer {
   std::int64_t steps() const { return info_.step; }
   HybridOptimizer::Placement placement() const;
   HybridOptimizer::Traffic traffic() const { return {up_bytes_, down_bytes_}; }
-  const std::vector<Chunk>& chunks() const { return chunks_; }
+  const std::vector<Chunk>& chunks() const { return map_.chunks; }
   StateStore& store();  // after wait()
 
   void set_gradient(std::int64_t parameter, const void* gradient);
@@ -68,15 +67,14 @@ class Optimizer {
 
  private:
   // Of a parameter, from step to step.
-  struct Turn {
+  struct GradientStatus {
     std::unique_ptr<device::Buffer> weight;  // the caller's, made known to the device
     std::unique_ptr<device::Event> ready;    // recorded by the caller's stream
-    std::int64_t first_square = 0;
     bool is_ready = false;
     bool is_awaited = true;  // the caller waited for its weight since the last step
   };
   // Of a chunk. At most one record of each a step.
-  struct Cell {
+  struct ChunkStatus {
     std::size_t chunk = 0;
     int gradients_missing = 0;               // parts whose gradient is not ready yet
     std::unique_ptr<device::Event> down;     // host site: its gradients are on the host
@@ -85,51 +83,45 @@ class Optimizer {
     std::unique_ptr<device::Event> done;     // its weights are what the step made of them
   };
 
-  Turn& turn(std::int64_t parameter);
-  Cell& cell(int chunk) { return cells_[static_cast<std::size_t>(chunk)]; }
+  GradientStatus& gradient_status(std::int64_t parameter);
+  ChunkStatus& chunk_status(int chunk) { return chunk_status_[static_cast<std::size_t>(chunk)]; }
   device::ForeignStream& foreign(void* stream);
   void order_behind(void* stream, std::initializer_list<device::Stream*> lanes);
   void require_between_steps(std::string_view what) const;
 
   // Queues work that may throw: the first failure ends all work, and is thrown by later calls.
-  void queue(device::Stream& lane, std::function<void()> work);
-  void fail(std::exception_ptr failure);
-  void check_failure();
+  template <class Work>
+  void queue(device::Stream& lane, Work work);
   // Runs what issues work; what it throws has left the lanes in disorder.
   void issue(FunctionRef<void()> calls);
-  void pause(device::Stream& lane, std::uint64_t number) const;
-  void copy_up(device::Stream& lane, void* to, const void* from, Bytes bytes);
-  void copy_down(device::Stream& lane, void* to, const void* from, Bytes bytes);
+  // Queues a copy; counts it in one of the directions once it is on its way.
+  void queue_copy(device::Stream& lane, void* to, const void* from, Bytes bytes,
+                  std::atomic<Bytes>& moved);
 
   void clear_states();
   void start_fetching();
   void fetch(std::size_t streamed);
   void send_gradients(std::int64_t parameter);
-  optim::Norm find_norm(double clip);
-  struct Numbers {
-    kernels::Step decaying;
-    kernels::Step resting;
-  };
-  void update_on_host(const Numbers& numbers, const kernels::StepScale& scale);
-  void update_resident(const Numbers& numbers);
-  void update_streamed(const Numbers& numbers);
+  states::GradientNorm find_norm(double clip);
+  void update_on_host(const states::UpdateNumbers& numbers, const kernels::StepScale& scale);
+  void update_resident(const states::UpdateNumbers& numbers);
+  void update_streamed(const states::UpdateNumbers& numbers);
   // On the host or compute lane.
-  void update(std::size_t chunk, std::byte* state, bool on_host, const Numbers& numbers,
-              const kernels::StepScale* scale);
+  void update(std::size_t chunk, std::byte* state, bool on_host,
+              const states::UpdateNumbers& numbers, const kernels::StepScale* scale);
 
   // Declared in the order that they need each other; lanes last, as their end waits for the work.
   std::vector<Parameter> parameters_;
   Choices choices_;
   StateInfo info_;
-  std::vector<Chunk> chunks_;
+  ChunkMap map_;
   ThreadPool pool_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<kernels::OptimizerLibrary> device_library_;
   std::unique_ptr<kernels::OptimizerLibrary> host_library_;
-  std::vector<Turn> turns_;
-  std::int64_t squares_ = 0;
+  std::vector<GradientStatus> gradient_status_;
   Memory memory_;
-  std::vector<Cell> cells_;
+  std::vector<ChunkStatus> chunk_status_;
   std::vector<std::size_t> resident_;  // chunks
   std::vector<std::size_t> streamed_;
   std::vector<std::size_t> hosted_;
@@ -145,16 +137,23 @@ class Optimizer {
   std::uint64_t queued_ = 0;
   std::atomic<Bytes> up_bytes_{0};
   std::atomic<Bytes> down_bytes_{0};
-  std::atomic<bool> failed_{false};
-  std::mutex failure_mutex_;
-  std::exception_ptr failure_;
-  std::unique_ptr<device::Stream> compute_;
-  std::unique_ptr<device::Stream> in_;
-  std::unique_ptr<device::Stream> out_;
-  std::unique_ptr<device::Stream> gradients_;
-  std::unique_ptr<device::Stream> weights_;
-  std::unique_ptr<device::Stream> host_;
+  exec::Lanes lanes_;
+  device::Stream& compute_;
+  device::Stream& in_;
+  device::Stream& out_;
+  device::Stream& gradients_;
+  device::Stream& weights_;
+  device::Stream& host_;
   StateStore store_;
 };
+
+// A third of the work is late where lanes are slow. There is one time: a failure ends everything.
+template <class Work>
+void Optimizer::queue(device::Stream& lane, Work work) {
+  lanes_.submit(lane, 0, [this, &lane, work = std::move(work), number = ++queued_] {
+    exec::pause_at_random(lane, slow_lanes_seed_, 0, number, 1.0 / 3);
+    work();
+  });
+}
 
 }  // namespace ebb::hybrid

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/chunking.h"
 #include "base/in_quotes.h"
 #include "base/machine.h"
 #include "base/rng.h"
@@ -23,14 +24,14 @@ void require(bool holds, std::string_view setting, const Value& value, std::stri
   if (!holds) throw ConfigError(fmt::format("{} {}: expected {}", setting, value, expected));
 }
 
-optim::Rule make_rule(const HybridOptimizer::Rule& wish) {
-  return optim::make_rule({.name = wish.name,
-                           .beta1 = wish.beta1,
-                           .beta2 = wish.beta2,
-                           .epsilon = wish.epsilon,
-                           .momentum = wish.momentum,
-                           .nesterov = wish.nesterov,
-                           .weight_decay = wish.weight_decay});
+states::Rule make_rule(const HybridOptimizer::Rule& wish) {
+  return states::make_rule({.name = wish.name,
+                            .beta1 = wish.beta1,
+                            .beta2 = wish.beta2,
+                            .epsilon = wish.epsilon,
+                            .momentum = wish.momentum,
+                            .nesterov = wish.nesterov,
+                            .weight_decay = wish.weight_decay});
 }
 
 void require_share(std::string_view setting, double value) {
@@ -109,8 +110,8 @@ std::int64_t total_count(const std::vector<Parameter>& parameters) {
 Choices parse_settings(const Settings& s, std::int64_t parameters) {
   Choices choices;
   choices.rule = make_rule(s.rule);
-  choices.format = optim::parse_state_format(s.state_format);
-  optim::validate(choices.rule, choices.format);
+  choices.format = states::parse_state_format(s.state_format);
+  states::validate(choices.rule, choices.format);
 
   require(s.states == "resident" || s.states == "stream" || s.states == "host", "states", s.states,
           "resident, stream or host");
@@ -131,10 +132,8 @@ Choices parse_settings(const Settings& s, std::int64_t parameters) {
 
   require(s.chunk_parameters >= 0 && s.chunk_parameters <= std::int64_t{1} << 40,
           "chunk_parameters", s.chunk_parameters, "0 to 2^40");
-  // 40 MiB of exact state is past the link's latency by far; shares of a small model are kept, too.
-  const std::int64_t wanted = s.chunk_parameters > 0
-                                  ? s.chunk_parameters
-                                  : std::clamp<std::int64_t>(parameters / 64, 16 << 10, 4 << 20);
+  const std::int64_t wanted =
+      s.chunk_parameters > 0 ? s.chunk_parameters : default_chunk_parameters(parameters);
   choices.chunk_parameters = kernels::norm_blocks(wanted) * kernels::kNormBlock;
   require(s.window >= 0, "window", s.window, "bytes, or 0 for four chunks' worth");
   require(s.device_memory.value_or(0) >= 0, "device_memory", s.device_memory.value_or(0), "bytes");

@@ -1,7 +1,7 @@
 // The hybrid room: the optimizer as a library (ebb::HybridOptimizer). It cuts the caller's
 // parameters into chunks, keeps their states where the settings say and moves and updates them on
-// lanes. The rules and formats are optim's, the arithmetic is kernels'; of models, plans and the
-// engine it knows nothing.
+// lanes. Rules, formats, updates and the store are states', lanes are exec's, the
+// arithmetic is kernels'; of models, plans and the engine it knows nothing.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "ebb/hybrid_optimizer.h"
 #include "kernels/update.h"
-#include "optim/rules.h"
+#include "states/rules.h"
 
 namespace ebb::hybrid {
 
@@ -17,7 +17,7 @@ using Settings = HybridOptimizer::Settings;
 
 // Settings as they count: parsed, checked, with defaults filled in.
 struct Choices {
-  optim::Rule rule;
+  states::Rule rule;
   kernels::StateFormat format = kernels::StateFormat::exact;
   double offload_fraction = 0;
   double host_fraction = 0;           // part of the above

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -11,15 +10,16 @@
 
 #include "base/digest.h"
 #include "base/in_quotes.h"
-#include "checkpoint/safetensors_header.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
-#include "optim/convert.h"
+#include "files/safetensors_header.h"
 
 namespace ebb::hybrid {
 namespace {
 
-using checkpoint::StoredType;
+using files::StoredType;
 using kernels::StateFormat;
+using states::plane_bytes;
 
 constexpr std::string_view kKind = "ebb optimizer state";
 constexpr std::string_view kVersion = "2";
@@ -32,51 +32,28 @@ std::string tensor_name(const std::string& parameter, Plane plane) {
   return fmt::format("{}.{}", parameter, name_of(plane));
 }
 
-StoredType type_of(Plane plane, const optim::StateKind& kind) {
-  switch (plane) {
-    case Plane::weight: return checkpoint::stored_type(kind.weight_type);
-    case Plane::low: return StoredType::i16;
-    case Plane::first:
-    case Plane::second:
-      return kind.format == StateFormat::exact  ? StoredType::f32
-             : kind.format == StateFormat::bf16 ? StoredType::bf16
-                                                : StoredType::u8;
-    case Plane::scales: break;
-  }
-  return StoredType::u8;
-}
-
-checkpoint::TensorSpec spec_of(const Parameter& parameter, Plane plane,
-                               const optim::StateKind& kind) {
-  const StoredType type = type_of(plane, kind);
+files::TensorSpec spec_of(const Parameter& parameter, Plane plane, const states::StateKind& kind) {
+  const StoredType type = files::stored_type(plane, kind);
   return {tensor_name(parameter.name, plane),
           type,
-          {plane_bytes(plane, kind, parameter.count) / checkpoint::size_of(type)}};
+          {plane_bytes(plane, kind, parameter.count) / files::size_of(type)}};
 }
 
-std::vector<checkpoint::TensorSpec> specs_of(const StateStore& store) {
-  std::vector<checkpoint::TensorSpec> specs;
+std::vector<files::TensorSpec> specs_of(const StateStore& store) {
+  std::vector<files::TensorSpec> specs;
   for (int p = 0; p < static_cast<int>(store.parameters().size()); ++p) {
     for (const Plane plane : all_planes(store.kind_of(p))) {
-      specs.push_back(spec_of(store.parameters()[at(p)], plane, store.kind_of(p)));
+      specs.push_back(spec_of(store.parameters()[to_size(p)], plane, store.kind_of(p)));
     }
   }
   specs.push_back({std::string(kDigestName), StoredType::u8, {kDigestBytes}});
   return specs;
 }
 
-// Calls visit(first, count) for pieces of so many elements.
-template <class Visit>
-void for_pieces(std::int64_t count, Visit visit) {
-  for (std::int64_t first = 0; first < count; first += Memory::kPiece) {
-    visit(first, std::min(Memory::kPiece, count - first));
-  }
-}
-
 // What the metadata says is part of the state.
 Digest digest_of(const StateInfo& info) {
   Digest digest;
-  const std::string text = fmt::format("{} {} {} {}", optim::name_of(info.rule),
+  const std::string text = fmt::format("{} {} {} {}", states::name_of(info.rule),
                                        kernels::name_of(info.format), info.seed, info.step);
   digest.add(std::as_bytes(std::span(text)));
   return digest;
@@ -86,21 +63,19 @@ Digest digest_of(const StateInfo& info) {
 // order says where they are.
 void add_plane(Digest& digest, const std::string& name, StoredType type,
                const std::vector<std::int64_t>& shape) {
-  const std::string text = fmt::format("{} {} {} [{}]", name.size(), name,
-                                       checkpoint::name_of(type), fmt::join(shape, ", "));
+  const std::string text =
+      fmt::format("{} {} {} [{}]", name.size(), name, files::name_of(type), fmt::join(shape, ", "));
   digest.add(std::as_bytes(std::span(text)));
 }
 
-void write_planes(checkpoint::SafetensorsWriter& file, StateStore& store, const StateInfo& info) {
+void write_planes(files::SafetensorsWriter& file, StateStore& store, const StateInfo& info) {
   Digest digest = digest_of(info);
   for (int p = 0; p < static_cast<int>(store.parameters().size()); ++p) {
-    const optim::StateKind kind = store.kind_of(p);
+    const states::StateKind kind = store.kind_of(p);
     for (const Plane plane : all_planes(kind)) {
-      const auto spec = spec_of(store.parameters()[at(p)], plane, kind);
+      const auto spec = spec_of(store.parameters()[to_size(p)], plane, kind);
       add_plane(digest, spec.name, spec.type, spec.shape);
-      for_pieces(store.parameters()[at(p)].count, [&](std::int64_t first, std::int64_t n) {
-        const auto piece = store.staging().first(at(plane_bytes(plane, kind, n)));
-        store.read(plane, p, first, n, piece.data());
+      store.read_plane(plane, p, [&](std::span<const std::byte> piece) {
         digest.add(piece);
         file.write(piece);
       });
@@ -114,7 +89,7 @@ void write_planes(checkpoint::SafetensorsWriter& file, StateStore& store, const 
   throw FormatError(fmt::format("'{}': {}", path.string(), what));
 }
 
-const std::string& metadata_of(const checkpoint::SafetensorsReader& file, const std::string& key) {
+const std::string& metadata_of(const files::SafetensorsReader& file, const std::string& key) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) {
     refuse(file.path(), fmt::format("expected a file that an optimizer saved, found no \"{}\" in "
@@ -125,7 +100,7 @@ const std::string& metadata_of(const checkpoint::SafetensorsReader& file, const 
 }
 
 template <class Number>
-Number number_of(const checkpoint::SafetensorsReader& file, const std::string& key, Number most) {
+Number number_of(const files::SafetensorsReader& file, const std::string& key, Number most) {
   const std::string& text = metadata_of(file, key);
   Number number{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -136,7 +111,7 @@ Number number_of(const checkpoint::SafetensorsReader& file, const std::string& k
   return number;
 }
 
-StateFormat format_of(const checkpoint::SafetensorsReader& file) {
+StateFormat format_of(const files::SafetensorsReader& file) {
   const std::string& text = metadata_of(file, "state_format");
   for (const StateFormat format : {StateFormat::exact, StateFormat::bf16, StateFormat::int8}) {
     if (text == kernels::stored_name_of(format)) return format;
@@ -151,7 +126,7 @@ StateFormat format_of(const checkpoint::SafetensorsReader& file) {
 
 void check_names(const StateStore& store) {
   try {
-    checkpoint::format_header(specs_of(store), {}, "the state of these parameters");
+    files::format_header(specs_of(store), {}, "the state of these parameters");
   } catch (const FormatError& error) {
     throw ConfigError(error.what());
   }
@@ -162,11 +137,11 @@ void save_state(io::FileSystem& files, const std::filesystem::path& path, StateS
   std::filesystem::path partial = path;
   partial += ".partial";
   try {
-    checkpoint::SafetensorsWriter file(
+    files::SafetensorsWriter file(
         files, partial, specs_of(store),
         {{"kind", std::string(kKind)},
          {"version", std::string(kVersion)},
-         {"rule", std::string(optim::name_of(info.rule))},
+         {"rule", std::string(states::name_of(info.rule))},
          {"state_format", std::string(kernels::stored_name_of(info.format))},
          {"seed", fmt::to_string(info.seed)},
          {"step", fmt::to_string(info.step)}});
@@ -184,7 +159,7 @@ void save_state(io::FileSystem& files, const std::filesystem::path& path, StateS
 }
 
 StateFile::StateFile(io::FileSystem& files, const std::filesystem::path& path,
-                     const StateStore& store, const optim::Rule& rule)
+                     const StateStore& store, const states::Rule& rule)
     : file_(files, path) {
   const std::string& version = metadata_of(file_, "version");
   if (metadata_of(file_, "kind") != kKind ||
@@ -193,20 +168,20 @@ StateFile::StateFile(io::FileSystem& files, const std::filesystem::path& path,
                              kVersionWithoutNames, kVersion, in_quotes(metadata_of(file_, "kind")),
                              in_quotes(metadata_of(file_, "version"))));
   }
-  if (metadata_of(file_, "rule") != optim::name_of(rule)) {
+  if (metadata_of(file_, "rule") != states::name_of(rule)) {
     refuse(path, fmt::format("it is the state of the rule {}, expected {}",
-                             in_quotes(metadata_of(file_, "rule")), optim::name_of(rule)));
+                             in_quotes(metadata_of(file_, "rule")), states::name_of(rule)));
   }
   info_ = {.rule = rule,
            .format = format_of(file_),
            .seed = number_of(file_, "seed", std::numeric_limits<std::uint64_t>::max()),
            .step = number_of(file_, "step", kMostSteps)};
   check_tensors(store);
-  check_digest(store.staging());
+  check_digest({store.staging(), to_size(StateStore::kStagingBytes)});
 }
 
-optim::StateKind StateFile::kind_of(const StateStore& store, int parameter) const {
-  optim::StateKind kind = store.kind_of(parameter);
+states::StateKind StateFile::kind_of(const StateStore& store, int parameter) const {
+  states::StateKind kind = store.kind_of(parameter);
   kind.format = info_.format;
   return kind;
 }
@@ -214,20 +189,20 @@ optim::StateKind StateFile::kind_of(const StateStore& store, int parameter) cons
 void StateFile::check_tensors(const StateStore& store) const {
   std::size_t expected = 1;
   for (int p = 0; p < static_cast<int>(store.parameters().size()); ++p) {
-    const optim::StateKind kind = kind_of(store, p);
+    const states::StateKind kind = kind_of(store, p);
     for (const Plane plane : all_planes(kind)) {
-      const auto spec = spec_of(store.parameters()[at(p)], plane, kind);
-      const checkpoint::StoredTensor* found = file_.find(spec.name);
+      const auto spec = spec_of(store.parameters()[to_size(p)], plane, kind);
+      const files::StoredTensor* found = file_.find(spec.name);
       ++expected;
       if (found != nullptr && found->type == spec.type && found->shape == spec.shape) continue;
       refuse(file_.path(),
              fmt::format("expected {} as {} of shape [{}], found {}: the state is that of other "
                          "parameters",
-                         in_quotes(spec.name), checkpoint::name_of(spec.type), spec.shape.front(),
+                         in_quotes(spec.name), files::name_of(spec.type), spec.shape.front(),
                          found == nullptr
                              ? std::string("none")
                              : fmt::format("{} bytes as {} in {} dimensions", found->bytes,
-                                           checkpoint::name_of(found->type), found->shape.size())));
+                                           files::name_of(found->type), found->shape.size())));
     }
   }
   const auto& tensors = file_.tensors();
@@ -244,7 +219,7 @@ void StateFile::check_tensors(const StateStore& store) const {
 void StateFile::check_digest(std::span<std::byte> staging) const {
   Digest digest = digest_of(info_);
   const bool with_names = metadata_of(file_, "version") != kVersionWithoutNames;
-  for (const checkpoint::StoredTensor& tensor : file_.tensors()) {
+  for (const files::StoredTensor& tensor : file_.tensors()) {
     if (&tensor == &file_.tensors().back()) break;
     if (with_names) add_plane(digest, tensor.name, tensor.type, tensor.shape);
     for (Bytes offset = 0; offset < tensor.bytes;) {
@@ -255,7 +230,7 @@ void StateFile::check_digest(std::span<std::byte> staging) const {
       offset += static_cast<Bytes>(piece.size());
     }
   }
-  std::string stored(at(kDigestBytes), '\0');
+  std::string stored(to_size(kDigestBytes), '\0');
   file_.read(file_.tensors().back(), 0, std::as_writable_bytes(std::span(stored)));
   if (stored != digest.hex()) {
     refuse(file_.path(), fmt::format("its digest says {}, its bytes have {}: the file is damaged, "
@@ -264,58 +239,16 @@ void StateFile::check_digest(std::span<std::byte> staging) const {
   }
 }
 
-void StateFile::read(Plane plane, const Parameter& parameter, const optim::StateKind& kind,
-                     std::int64_t first, std::int64_t count, std::byte* to) const {
+void StateFile::read(Plane plane, const Parameter& parameter, const states::StateKind& kind,
+                     std::int64_t first, std::int64_t count, void* to) const {
   file_.read(*file_.find(tensor_name(parameter.name, plane)), plane_bytes(plane, kind, first),
-             {to, at(plane_bytes(plane, kind, count))});
+             {static_cast<std::byte*>(to), to_size(plane_bytes(plane, kind, count))});
 }
 
 void StateFile::load(StateStore& store) const {
-  for (int p = 0; p < static_cast<int>(store.parameters().size()); ++p) {
-    const Parameter& parameter = store.parameters()[at(p)];
-    const optim::StateKind from = kind_of(store, p);
-    const optim::StateKind to = store.kind_of(p);
-    for (const Plane plane : all_planes(to)) {
-      if (plane != Plane::weight && plane != Plane::low && from.format != to.format) continue;
-      for_pieces(parameter.count, [&](std::int64_t first, std::int64_t n) {
-        read(plane, parameter, from, first, n, store.staging().data());
-        store.write(plane, p, first, n, store.staging().data());
-      });
-    }
-    if (from.format == to.format) continue;
-    for_pieces(parameter.count,
-               [&](std::int64_t first, std::int64_t n) { convert(store, p, first, n); });
-  }
-}
-
-// The moments of a piece, by way of fp32. The staging memory holds them three times.
-void StateFile::convert(StateStore& store, int p, std::int64_t first, std::int64_t count) const {
-  memory::Carver staging(store.staging().data(), static_cast<Bytes>(store.staging().size()));
-  const auto state_of = [&](const optim::StateKind& kind) {
-    const Bytes bytes = optim::state_bytes(kind, count);
-    std::byte* state = staging.take(bytes);
-    std::memset(state, 0, at(bytes));
-    return state;
-  };
-  // The low halves of the pieces' states are not used: f32 weights have none.
-  optim::StateKind from = kind_of(store, p);
-  optim::StateKind to = store.kind_of(p);
-  from.weight_type = to.weight_type = DType::f32;
-  std::byte* stored = state_of(from);
-  std::byte* wanted = state_of(to);
-  auto* first_moment = staging.take_as<float>(count);
-  auto* second_moment = staging.take_as<float>(count);
-  for (const Plane plane : moment_planes(from)) {
-    read(plane, store.parameters()[at(p)], from, first, count,
-         stored + optim::offset_of(plane, from, count));
-  }
-  optim::widen_moments(optim::state_span(optim::planes(stored, from, count), from, 0, count),
-                       first_moment, second_moment);
-  optim::narrow_moments(first_moment, second_moment,
-                        optim::state_span(optim::planes(wanted, to, count), to, 0, count));
-  for (const Plane plane : moment_planes(to)) {
-    store.write(plane, p, first, count, wanted + optim::offset_of(plane, to, count));
-  }
+  store.load(info_.format, [&](Plane plane, int p, std::int64_t first, std::int64_t n, void* to) {
+    read(plane, store.parameters()[to_size(p)], kind_of(store, p), first, n, to);
+  });
 }
 
 }  // namespace ebb::hybrid

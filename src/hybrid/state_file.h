@@ -12,15 +12,15 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "checkpoint/safetensors.h"
+#include "files/safetensors.h"
 #include "hybrid/state_store.h"
 #include "io/file_system.h"
-#include "optim/rules.h"
+#include "states/rules.h"
 
 namespace ebb::hybrid {
 
 struct StateInfo {
-  optim::Rule rule;
+  states::Rule rule;
   kernels::StateFormat format = kernels::StateFormat::exact;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
@@ -38,7 +38,7 @@ void save_state(io::FileSystem& files, const std::filesystem::path& path, StateS
 class StateFile {
  public:
   StateFile(io::FileSystem& files, const std::filesystem::path& path, const StateStore& store,
-            const optim::Rule& rule);
+            const states::Rule& rule);
 
   const StateInfo& info() const { return info_; }
   // Into the store, whose format may be another.
@@ -47,12 +47,11 @@ class StateFile {
  private:
   void check_tensors(const StateStore& store) const;
   void check_digest(std::span<std::byte> staging) const;
-  optim::StateKind kind_of(const StateStore& store, int parameter) const;
-  void read(Plane plane, const Parameter& parameter, const optim::StateKind& kind,
-            std::int64_t first, std::int64_t count, std::byte* to) const;
-  void convert(StateStore& store, int parameter, std::int64_t first, std::int64_t count) const;
+  states::StateKind kind_of(const StateStore& store, int parameter) const;
+  void read(Plane plane, const Parameter& parameter, const states::StateKind& kind,
+            std::int64_t first, std::int64_t count, void* to) const;
 
-  checkpoint::SafetensorsReader file_;
+  files::SafetensorsReader file_;
   StateInfo info_;
 };
 

@@ -43,7 +43,8 @@ void throw_failure(std::string_view attempt, const std::filesystem::path& path, 
                         transfer->wanted, transfer->got);
   }
   throw IoError(
-      fmt::format("{}: {}.{}", text, std::generic_category().message(code), advice_for(code)));
+      fmt::format("{}: {}.{}", text, std::generic_category().message(code), advice_for(code)),
+      path.string(), transfer ? std::optional(transfer->offset) : std::nullopt);
 }
 
 }  // namespace ebb::io

@@ -119,10 +119,12 @@ class PosixFile final : public File {
   }
 
   [[noreturn]] void throw_end_of_file(const Transfer& transfer) const {
-    throw IoError(fmt::format(
-        "cannot read '{}' at offset {}: wanted {} bytes, got {}: the file ends there, at {} bytes. "
-        "It was cut short while it was written, copied or downloaded: get it again.",
-        path().string(), transfer.offset, transfer.wanted, transfer.got, size()));
+    throw IoError(
+        fmt::format("cannot read '{}' at offset {}: wanted {} bytes, got {}: the file ends there, "
+                    "at {} bytes. "
+                    "It was cut short while it was written, copied or downloaded: get it again.",
+                    path().string(), transfer.offset, transfer.wanted, transfer.got, size()),
+        path().string(), transfer.offset);
   }
 
   Descriptor descriptor_;
@@ -134,8 +136,10 @@ std::unique_ptr<File> PosixFileSystem::open(const fs::path& path) {
   // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
   Descriptor descriptor = open_descriptor(path, O_RDONLY | O_NONBLOCK, "open");
   if (!S_ISREG(status_of(descriptor, path).st_mode)) {
-    throw IoError(fmt::format(
-        "cannot open '{}': it is not a regular file. Give the path of a file.", path.string()));
+    throw IoError(
+        fmt::format("cannot open '{}': it is not a regular file. Give the path of a file.",
+                    path.string()),
+        path.string());
   }
   return std::make_unique<PosixFile>(path, std::move(descriptor));
 }

@@ -63,24 +63,27 @@ void DescribedOps::add_row(View x, const void* row) {
        {x.data, row}, [&](ModelOps& ops) { ops.add_row(x, row); });
 }
 
-void DescribedOps::embed(View out, ConstView table, std::span<const std::int32_t> ids,
-                         float scale) {
+// As if every id were in the table, though this may be a piece that has few of them.
+void DescribedOps::embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale,
+                         std::int64_t first) {
   call({.flops = scale == 1.0f ? 0 : elements(out),
         .bytes = 2 * bytes_of(out) + 4.0 * static_cast<double>(ids.size())},
-       {out.data, table.data, ids}, [&](ModelOps& ops) { ops.embed(out, table, ids, scale); });
+       {out.data, table.data, ids},
+       [&](ModelOps& ops) { ops.embed(out, table, ids, scale, first); });
 }
 
 void DescribedOps::embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,
-                                  float scale) {
+                                  float scale, std::int64_t first) {
   // The rows of the sums that are touched are read and written.
   call({.flops = elements(dy) * (scale == 1.0f ? 1 : 2),
         .bytes = bytes_of(dy) + 8 * elements(dy) + 4.0 * static_cast<double>(ids.size())},
-       {sums.data, dy.data, ids}, [&](ModelOps& ops) { ops.embed_backward(sums, dy, ids, scale); });
+       {sums.data, dy.data, ids},
+       [&](ModelOps& ops) { ops.embed_backward(sums, dy, ids, scale, first); });
 }
 
 void DescribedOps::norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
-                        const void* bias, const Norm& norm) {
-  const double extra = (norm.kind == Norm::Kind::layer ? 1 : 0) + (bias ? 1 : 0);
+                        const void* bias, const LayerNorm& norm) {
+  const double extra = (norm.kind == LayerNorm::Kind::layer ? 1 : 0) + (bias ? 1 : 0);
   const auto count = static_cast<double>(norm.stats(x.rows));
   call({.flops = elements(x) * ((stats_given ? 2 : 4) + extra) + (stats_given ? 0 : 3 * count),
         .bytes = bytes_of(x, y) + 4 * count +
@@ -90,10 +93,11 @@ void DescribedOps::norm(View y, float* stats, bool stats_given, ConstView x, con
 }
 
 void DescribedOps::norm_backward(const NormGradients& given, ConstView dy, ConstView x,
-                                 const float* stats, const void* weight, const Norm& norm) {
+                                 const float* stats, const void* weight, const LayerNorm& norm) {
   NormGradients to = given;
   const std::int64_t width = x.cols / norm.groups;
-  call({.flops = elements(x) * (11 + (norm.kind == Norm::Kind::layer ? 3 : 0) + (to.dbias ? 1 : 0)),
+  call({.flops =
+            elements(x) * (11 + (norm.kind == LayerNorm::Kind::layer ? 3 : 0) + (to.dbias ? 1 : 0)),
         .bytes = bytes_of(to.dx, dy, x) + (to.add ? bytes_of(to.dx) : 0.0) +
                  4.0 * static_cast<double>(norm.stats(x.rows)) + vector_bytes(width, x.type) +
                  vector_bytes(width, to.type) * (to.dbias ? 2 : 1)},
@@ -149,12 +153,51 @@ void DescribedOps::activate_backward(View dx, View h, ConstView dh, ConstView x,
        [&](ModelOps& ops) { ops.activate_backward(dx, h, dh, x, activation); });
 }
 
-void DescribedOps::cross_entropy(View dlogits, float* losses, ConstView logits,
-                                 std::span<const std::int32_t> targets, float scale) {
-  call({.flops = 6 * elements(logits),
-        .bytes = bytes_of(dlogits, logits) + 8.0 * static_cast<double>(targets.size())},
-       {dlogits.data, losses, logits.data, targets},
+void DescribedOps::cross_entropy(const Pieces& given_dlogits, float* losses,
+                                 const ConstPieces& given, std::span<const std::int32_t> targets,
+                                 float scale) {
+  Pieces dlogits = given_dlogits;
+  ConstPieces logits = given;
+  ConstView all = logits.first;
+  all.cols = logits.cols;
+  call({.flops = 6 * elements(all),
+        .bytes = elements(all) * static_cast<double>(size_of(dlogits.first.type)) + bytes_of(all) +
+                 8.0 * static_cast<double>(targets.size())},
+       {dlogits.first.data, losses, logits.first.data, targets},
        [&](ModelOps& ops) { ops.cross_entropy(dlogits, losses, logits, targets, scale); });
+}
+
+void DescribedOps::row_statistics(RowStatistic* to, const RowPiece& given,
+                                  std::span<const std::int32_t> targets, DType type) {
+  RowPiece piece = given;
+  const auto rows = static_cast<double>(targets.size());
+  call({.flops = 3 * elements(piece.logits),
+        .bytes = bytes_of(piece.logits) + rows * (4.0 + sizeof(RowStatistic))},
+       {to, piece.logits.data, targets},
+       [&](ModelOps& ops) { ops.row_statistics(to, piece, targets, type); });
+}
+
+void DescribedOps::row_losses(float* losses, const RowStatistics& given,
+                              std::span<const std::int32_t> targets, DType type) {
+  RowStatistics statistics = given;
+  const auto rows = static_cast<double>(targets.size());
+  call({.flops = 3 * rows * statistics.pieces,
+        .bytes = rows * (8.0 + sizeof(RowStatistic) * static_cast<double>(statistics.pieces))},
+       {losses, statistics.first, targets},
+       [&](ModelOps& ops) { ops.row_losses(losses, statistics, targets, type); });
+}
+
+void DescribedOps::row_gradients(View dlogits, const RowPiece& given,
+                                 const RowStatistics& given_statistics,
+                                 std::span<const std::int32_t> targets, float scale) {
+  RowPiece piece = given;
+  RowStatistics statistics = given_statistics;
+  const auto rows = static_cast<double>(targets.size());
+  call({.flops = 3 * elements(piece.logits),
+        .bytes = bytes_of(dlogits, piece.logits) +
+                 rows * (4.0 + sizeof(RowStatistic) * static_cast<double>(statistics.pieces))},
+       {dlogits.data, piece.logits.data, statistics.first, targets},
+       [&](ModelOps& ops) { ops.row_gradients(dlogits, piece, statistics, targets, scale); });
 }
 
 void DescribedOps::sum(double* total, const float* values, std::int64_t count) {

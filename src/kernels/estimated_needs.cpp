@@ -9,7 +9,8 @@ namespace ebb::kernels {
 namespace {
 
 // What cuda/ asks for: a workspace for all products; for the backward of attention a bf16 for each
-// pair of positions of as many heads as fit into a bound, and fp32 sums of the queries' gradients.
+// pair of positions of as many heads as fit into a bound, and fp32 sums of the queries' gradients;
+// of long sequences tiles of one key head's that are as large as the bound, and its sums.
 class AbsentGpu final : public WorkspaceNeeds {
  public:
   Bytes matmul_scratch(View, ConstView, ConstView, const MatmulOptions&) const override {
@@ -21,6 +22,10 @@ class AbsentGpu final : public WorkspaceNeeds {
     if (type != DType::bf16) return sums + kAlignment;
     constexpr Bytes most_pairs = kGiB;
     const Bytes head_pairs = 2 * s.queries * s.keys;
+    const std::int64_t group = s.heads / s.kv_heads;
+    if (s.window == 0 && group * head_pairs > most_pairs) {
+      return most_pairs + 4 * group * s.queries * s.head_dim + sums + kAlignment;
+    }
     const std::int64_t heads =
         std::clamp<std::int64_t>(most_pairs / std::max<Bytes>(1, head_pairs), 1, s.batch * s.heads);
     return heads * (head_pairs + 4 * s.queries * s.head_dim) + sums + kAlignment;

@@ -10,7 +10,7 @@
 
 namespace ebb::kernels {
 
-class ProductSearch;
+class GemmTuner;
 
 // What ops want besides their operands. Plans ask for it, also on behalf of machines that are not
 // here.
@@ -32,11 +32,11 @@ class ModelLibrary : public WorkspaceNeeds {
   // Throws Error where the context's stream is none of the library's device.
   virtual Bound<ModelOps> ops(const ExecutionContext& context) = 0;
 
-  // The choice of products' algorithms (product_search.h); null where there is none.
-  virtual ProductSearch* product_search() { return nullptr; }
+  // The choice of products' algorithms (gemm_tuner.h); null where there is none.
+  virtual GemmTuner* product_search() { return nullptr; }
 
   // Makes ahead what the product will want. What attention will want is made when its scratch is
-  // asked for. Addresses count as in ProductSearch::chosen().
+  // asked for. Addresses count as in GemmTuner::chosen().
   virtual void prepare(const Product& product) = 0;
   // How many plans and kernels were made so far. While no op runs.
   virtual std::int64_t entries() const = 0;

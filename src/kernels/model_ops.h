@@ -38,6 +38,42 @@ struct View {
   operator ConstView() const { return {data, type, rows, cols, stride}; }
 };
 
+// A matrix whose columns lie in memory in pieces, each a matrix of its own with the first one's
+// stride: all have the first one's columns but the last, which has what is left. At most
+// kMostPieces; one is a plain matrix.
+inline constexpr int kMostPieces = 8;
+template <class V>
+struct InPieces {
+  V first;
+  std::int64_t cols = 0;      // of all pieces
+  std::int64_t distance = 0;  // elements from one piece to the next
+  int count() const {
+    return cols <= first.cols ? 1 : static_cast<int>((cols + first.cols - 1) / first.cols);
+  }
+};
+using Pieces = InPieces<View>;
+using ConstPieces = InPieces<ConstView>;
+
+// What a piece of a row of logits says of the whole row.
+struct RowStatistic {
+  double total = 0;  // the sum of exponentials of its logits, each less the largest
+  float largest = 0;
+  float target = 0;  // the logit of the row's target, where that lies in the piece
+};
+// The statistics of all pieces of some rows: those of a piece row by row, `distance` behind those
+// of the piece before.
+struct RowStatistics {
+  const RowStatistic* first = nullptr;
+  std::int64_t distance = 0;
+  int pieces = 0;
+  std::int64_t columns = 0;  // of a piece
+};
+// Columns of a long row: a piece of it.
+struct RowPiece {
+  ConstView logits;
+  std::int64_t first = 0;  // where it begins in the row
+};
+
 struct MatmulOptions {
   bool transpose_a = false;      // a is stored k x m
   bool transpose_b = false;      // b is stored n x k
@@ -69,7 +105,7 @@ struct AttentionShape {
 
 // How rows are normalised. A row is `groups` runs of cols / groups elements, each normalised by
 // itself with the same weight (the heads of a projection); usually it is one.
-struct Norm {
+struct LayerNorm {
   enum class Kind {
     rms,   // stats: rstd
     layer  // the mean is taken off first; stats: mean, rstd
@@ -116,21 +152,29 @@ class ModelOps {
   // Every row of x gets `row` added: cols elements of x's type.
   virtual void add_row(View x, const void* row) = 0;
 
-  // out[i] = table[ids[i]] * scale. Ids are within the table: the caller has checked them.
-  virtual void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale) = 0;
-  // sums[ids[i]] += dy[i] * scale in the order of i; sums is f32 with the table's shape. The
-  // product is rounded to f32 before it is added.
+  // out[i] = table[ids[i] - first] * scale. The table may be a piece of a longer one: where an id
+  // is not in it, out[i] stays as it is.
+  virtual void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale,
+                     std::int64_t first) = 0;
+  void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale) {
+    embed(out, table, ids, scale, 0);
+  }
+  // sums[ids[i] - first] += dy[i] * scale in the order of i, for the ids that are in it; sums is
+  // f32 with the table's shape. The product is rounded to f32 before it is added.
   virtual void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,
-                              float scale) = 0;
+                              float scale, std::int64_t first) = 0;
+  void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids, float scale) {
+    embed_backward(sums, dy, ids, scale, 0);
+  }
 
   // y = (x - mean) * rstd * (weight + weight_offset) + bias, with mean 0 and no bias for Kind::rms;
   // rstd = 1 / sqrt(mean((x - mean)^2) + epsilon). `weight` and `bias` have cols / groups elements
   // of x's type. `stats` are written, or read where they are given. y may be x's memory.
   virtual void norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
-                    const void* bias, const Norm& norm) = 0;
+                    const void* bias, const LayerNorm& norm) = 0;
   // dweight[j] = the sum over rows and groups of dy * (x - mean) * rstd, dbias[j] that of dy.
   virtual void norm_backward(const NormGradients& to, ConstView dy, ConstView x, const float* stats,
-                             const void* weight, const Norm& norm) = 0;
+                             const void* weight, const LayerNorm& norm) = 0;
 
   // Rotates pairs (j, j + head_dim / 2) of each of `heads` heads in place. The row at position p
   // uses table[p][j] = {cos, sin} (f32 pairs, head_dim / 2 of them a position); row i has position
@@ -175,8 +219,22 @@ class ModelOps {
 
   // For each row: losses[i] = -log softmax(logits[i])[targets[i]] and
   // dlogits[i] = (softmax(logits[i]) - onehot(targets[i])) * scale. A negative target gives zeros.
-  // logits is f32; dlogits is f32 or bf16, and may be logits' memory when it is f32.
-  virtual void cross_entropy(View dlogits, float* losses, ConstView logits,
+  // logits is f32; dlogits is f32 or bf16, and may be logits' memory when it is f32. Both are in
+  // the same pieces; what the pieces are is part of the result.
+  virtual void cross_entropy(const Pieces& dlogits, float* losses, const ConstPieces& logits,
+                             std::span<const std::int32_t> targets, float scale) = 0;
+  void cross_entropy(View dlogits, float* losses, ConstView logits,
+                     std::span<const std::int32_t> targets, float scale) {
+    cross_entropy({dlogits, dlogits.cols, 0}, losses, {logits, logits.cols, 0}, targets, scale);
+  }
+  // The same a piece at a time, of rows that have several: the statistics of all pieces first, from
+  // them the losses, and the gradients of any piece. To the bit what cross_entropy gives of the
+  // same pieces. `type` is that of the gradients, which says how good exponentials must be.
+  virtual void row_statistics(RowStatistic* to, const RowPiece& piece,
+                              std::span<const std::int32_t> targets, DType type) = 0;
+  virtual void row_losses(float* losses, const RowStatistics& statistics,
+                          std::span<const std::int32_t> targets, DType type) = 0;
+  virtual void row_gradients(View dlogits, const RowPiece& piece, const RowStatistics& statistics,
                              std::span<const std::int32_t> targets, float scale) = 0;
 
   // *total = the sum of values in fp64, in order.

@@ -1,6 +1,7 @@
 // Parts of matrices.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <type_traits>
 
@@ -27,6 +28,14 @@ V rows_of(V view, std::int64_t first, std::int64_t count) {
   view = moved(view, first * view.stride);
   view.rows = count;
   return view;
+}
+
+template <class V>
+V piece_of(const InPieces<V>& pieces, int index) {
+  const std::int64_t before = index * pieces.first.cols;
+  V piece = moved(pieces.first, index * pieces.distance);
+  piece.cols = std::min(pieces.first.cols, pieces.cols - before);
+  return piece;
 }
 
 }  // namespace ebb::kernels

@@ -2,6 +2,7 @@
 // carve none at all to find out how much it needs: Carver::measuring().
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "ebb/units.h"
@@ -27,6 +28,9 @@ class Carver {
   }
 
   Bytes used() const { return used_; }
+  // Covers what a copy of this one has taken since. Copies carve the same memory: what they hand
+  // out takes turns in it.
+  void cover(const Carver& copy) { used_ = std::max(used_, copy.used_); }
 
  private:
   std::byte* base_ = nullptr;

@@ -40,9 +40,10 @@ Reservation Ledger::reserve(const std::string& purpose, Bytes bytes) {
     for (const auto& [name, held] : by_purpose_) {
       if (held > 0) books += fmt::format("\n  {}: {}", name, format_bytes(held));
     }
-    throw OutOfBudget(fmt::format("{} memory: {} for {} do not fit; {} of {} are taken{}", tier_,
-                                  format_bytes(bytes), purpose, format_bytes(held_),
-                                  format_bytes(limit_), books));
+    throw OutOfBudget(
+        fmt::format("{} memory: {} needs {}, {} available of {}{}", tier_, purpose,
+                    format_bytes(bytes), format_bytes(limit_ - held_), format_bytes(limit_), books),
+        {{tier_, held_ + bytes, limit_}});
   }
   held_ += bytes;
   by_purpose_[purpose] += bytes;

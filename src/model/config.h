@@ -33,7 +33,7 @@ struct RopeScaling {
 // are: norm, causal attention with grouped queries, residual; norm, MLP, residual.
 struct Config {
   using Activation = kernels::Activation;
-  using NormKind = kernels::Norm::Kind;
+  using NormKind = kernels::LayerNorm::Kind;
   enum class Positions { rotary, learned };
 
   std::string family = "llama";  // names parameters and fields of config.json

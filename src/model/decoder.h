@@ -21,22 +21,39 @@ using memory::Carver;
 struct Shape {
   std::int64_t rows = 1;      // sequences in a micro-batch
   std::int64_t sequence = 1;  // tokens of each
+  // Tokens that an MLP takes at once at most, where there are more than twice as many. Part of the
+  // numerics; another value than this is for tests.
+  std::int64_t largest_tile = 16'384;
   std::int64_t tokens() const { return rows * sequence; }
 };
 
 // Where the tokens at hand stand: in sequences of `length`, the first token of each at `start`.
-struct Span {
+struct TokenRange {
   std::int64_t start = 0;
   std::int64_t length = 1;
+  std::int64_t rows = 1;  // sequences
+  std::int64_t count() const { return rows * length; }
 };
 
-// The memory of a block's forward.
+// A sequence's keys and values of one block: those before the tokens at hand are there, theirs are
+// added.
+struct KvCache {
+  std::byte* keys = nullptr;  // max positions x kv width
+  std::byte* values = nullptr;
+};
+
+// The memory of a block's forward. What it is given decides what is kept: training saves for the
+// backward, generation keeps keys and values for the tokens to come.
 struct ForwardMemory {
   const std::byte* weights = nullptr;
   const float* tables = nullptr;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  Carver* kept = nullptr;  // for what is cheap to make again; null where the backward does that
+  Carver* saved = nullptr;  // for what the attention saves; null where no backward follows
+  Carver* mlp = nullptr;    // for what the MLP saves; null where the backward makes it again
+  Carver* cheap_saved =
+      nullptr;  // for what is cheap to make again; null where the backward does that
+  const KvCache* cache = nullptr;  // of one sequence; null where it starts with these tokens
 };
 
 // What the head reads and writes besides the residual stream.
@@ -49,6 +66,24 @@ struct HeadMemory {
   float scale = 1.0f;                    // of the loss, in the gradients
 };
 
+// Of the head's gradients with a piece of the vocabulary.
+struct HeadPieceMemory {
+  const std::byte* table = nullptr;  // the piece's rows
+  std::byte* gradient = nullptr;     // of those, where the head has a table of its own
+  std::byte* tied_sum = nullptr;     // else their fp32 gradient, for the embedding
+  std::byte* dnormed = nullptr;      // what pieces add up to
+  float scale = 1.0f;                // of the loss, in the gradients
+};
+
+// And of their end.
+struct HeadEndMemory {
+  const std::byte* norm = nullptr;     // the last norm's parameters
+  std::byte* norm_gradient = nullptr;  // and where theirs go
+  const std::byte* input = nullptr;
+  const std::byte* dnormed = nullptr;
+  std::byte* residual = nullptr;  // written whole
+};
+
 // The memory of a block's backward.
 struct BackwardMemory {
   const std::byte* weights = nullptr;
@@ -56,14 +91,8 @@ struct BackwardMemory {
   const std::byte* input = nullptr;
   std::byte* residual = nullptr;  // gradient of the output on entry, of the input on return
   std::byte* gradient = nullptr;  // of the block's parameters, written whole
-  Carver* kept = nullptr;         // as in the forward
-};
-
-// A sequence's keys and values of one block, for generation.
-struct KvCache {
-  std::byte* keys = nullptr;  // max positions x kv width
-  std::byte* values = nullptr;
-  std::int64_t length = 0;  // positions already there
+  Carver* mlp = nullptr;          // as in the forward, or in none where it was not run for that
+  Carver* cheap_saved = nullptr;
 };
 
 class Decoder {
@@ -73,6 +102,7 @@ class Decoder {
 
   const Config& config() const { return config_; }
   const Shape& shape() const { return shape_; }
+  TokenRange micro_batch() const { return {.length = shape_.sequence, .rows = shape_.rows}; }
 
   Bytes input_bytes() const { return shape_.tokens() * config_.hidden * size_of(dtype_); }
   Bytes tied_sum_bytes() const {
@@ -83,18 +113,24 @@ class Decoder {
   std::int64_t head_slice() const;
   // Tokens of a slice whose fp32 logits exist at once.
   std::int64_t logits_slice() const;
+  // Tokens whose MLP is computed at once, the last ones aside: all of them, or of many an even
+  // part, so that its memory is bounded. Part of the numerics: it fixes the order of sums.
+  std::int64_t mlp_tile() const { return tile_of(shape_.tokens()); }
 
   // The rotary table: {cos, sin} pairs, head_dim / 2 a position. Empty with learned positions.
   Bytes table_bytes(std::int64_t positions) const;
   // `count` positions of it from `first` on.
   void fill_table(float* table, std::int64_t first, std::int64_t count) const;
 
-  void embed(ModelOps&, const std::byte* weights, std::span<const std::int32_t> ids, Span span,
-             std::byte* output) const;
-  // With output null, only what the backward needs is computed again.
-  void forward(ModelOps&, std::int64_t layer, const ForwardMemory&, Carver& saved,
+  void embed(ModelOps&, const std::byte* weights, std::span<const std::int32_t> ids,
+             TokenRange span, std::byte* output) const;
+  // The one forward of a block, of any tokens: a micro-batch, a slice of a prompt, one
+  // token. With output null, what the backward needs is computed again, the MLP's part aside: the
+  // backward makes that.
+  void forward(ModelOps&, std::int64_t layer, const TokenRange&, const ForwardMemory&,
                Carver& work) const;
-  // Loss and gradient of the loss at once, in slices of tokens; writes residual whole.
+  // Loss and gradient of the loss at once, in slices of tokens and in pieces of the vocabulary;
+  // writes residual whole.
   void head(ModelOps&, const HeadMemory&, const std::byte* input,
             std::span<const std::int32_t> targets, std::byte* residual, Carver& work) const;
   // The loss alone, with the same bits.
@@ -106,24 +142,96 @@ class Decoder {
   void embed_backward(ModelOps&, std::span<const std::int32_t> ids, const std::byte* residual,
                       std::byte* tied_sum, std::byte* gradient, Carver& work) const;
 
-  // Generation: `count` new tokens of one sequence, which go into the cache.
-  void decode(ModelOps&, std::int64_t layer, const ForwardMemory&, std::int64_t count,
-              KvCache cache, Carver& work) const;
+  // The embedding and the head with one piece of a vocabulary that has several at a time, so that
+  // no more of the table, of its gradient or of the logits must be in memory: to the bit what the
+  // functions above give. `table`, `gradient` and `tied_sum` are the piece's.
+  const VocabularyPieces& pieces() const { return pieces_; }
+  std::int64_t piece_rows(int piece) const;
+  // Piece after piece, then the positions where they are learned.
+  void embed_piece(ModelOps&, int piece, const std::byte* table, std::span<const std::int32_t> ids,
+                   std::byte* output) const;
+  void embed_positions(ModelOps&, const std::byte* positions, TokenRange span,
+                       std::byte* output) const;
+  void embed_piece_backward(ModelOps&, int piece, std::span<const std::int32_t> ids,
+                            const std::byte* residual, std::byte* tied_sum, std::byte* gradient,
+                            Carver& work) const;
+  void positions_backward(ModelOps&, const std::byte* residual, std::byte* gradient) const;
+  // The head: the last norm, then the statistics of every piece, which give the loss; then the
+  // gradients of every piece in order, and the last norm's. `state` is the same memory for all of
+  // them, and so is `dnormed` (fp32, tokens x hidden).
+  void head_begin(ModelOps&, const std::byte* norm, const std::byte* input, Carver& state) const;
+  void head_statistics(ModelOps&, int piece, const std::byte* table,
+                       std::span<const std::int32_t> targets, Carver& state, Carver& work) const;
+  void head_loss(ModelOps&, std::span<const std::int32_t> targets, double* loss,
+                 Carver& state) const;
+  void head_gradients(ModelOps&, int piece, const HeadPieceMemory&,
+                      std::span<const std::int32_t> targets, Carver& state, Carver& work) const;
+  void head_end(ModelOps&, const HeadEndMemory&, Carver& state) const;
+  Bytes dnormed_bytes() const { return shape_.tokens() * config_.hidden * 4; }
+
   // Logits (fp32) of the last of `count` tokens.
   void logits(ModelOps&, const std::byte* head_weights, const std::byte* embedding,
               const std::byte* input, std::int64_t count, float* out, Carver& work) const;
 
  private:
-  struct Saved;
-  struct Kept;
-  Saved carve_saved(Carver& carver) const;
-  Kept carve_kept(Carver* carver, Carver& work) const;
+  // What a block's attention saves for its backward, and what the MLP reads.
+  struct Saved {
+    float* input_stats;
+    kernels::View qkv;  // q and k rotated; with qk_norm as they were projected
+    float* qk_stats;    // with qk_norm
+    kernels::View attended;
+    float* log_sums;       // null where no backward follows
+    kernels::View middle;  // the residual stream between attention and MLP
+  };
+  // What its MLP does.
+  struct SavedMlp {
+    float* stats;      // of the norm, of all tokens
+    kernels::View up;  // gate and up, where there is a gate; of a tile where it is not saved
+  };
+  // What is cheap to make again from both, and kept where there is memory for it: else empty.
+  struct CheapSaved {
+    kernels::View normed;      // the attention's input
+    kernels::View mlp_normed;  // the MLP's
+    kernels::View product;     // of the MLP
+  };
+  // Where nothing is saved, they lie in work.
+  Saved carve_saved(Carver* carver, Carver& work, std::int64_t tokens) const;
+  SavedMlp carve_mlp(Carver* carver, Carver& work, std::int64_t tokens) const;
+  CheapSaved carve_cheap_saved(Carver* carver, std::int64_t tokens) const;
+
+  void attend(ModelOps&, std::int64_t layer, const TokenRange&, const ForwardMemory&, const Saved&,
+              const CheapSaved&, Carver& work) const;
+  // Puts keys or values of new tokens behind those of `start` before, and returns all of them.
+  kernels::ConstView append(ModelOps&, std::byte* cache, kernels::ConstView added,
+                            std::int64_t start) const;
+  void mlp(ModelOps&, std::int64_t tokens, const ForwardMemory&, const Saved&, const CheapSaved&,
+           Carver& work) const;
+  // Gate and up of some tokens; product is written where it has memory. `at_once` allows the
+  // activation in the pass of the product, whose bits may then be others.
+  void mlp_product(ModelOps&, const std::byte* weights, kernels::View product, kernels::View up,
+                   kernels::ConstView normed, bool at_once) const;
+  // `shared` is memory for the gradient of a norm's output.
+  void attend_backward(ModelOps&, std::int64_t layer, const BackwardMemory&, const Saved&,
+                       const CheapSaved&, std::byte* shared, Carver& work) const;
+  void mlp_backward(ModelOps&, const BackwardMemory&, const Saved&, const CheapSaved&,
+                    std::byte* shared, Carver& work) const;
 
   // Views of memory in the types that belong there.
   kernels::View activation(std::byte* data, std::int64_t rows, std::int64_t cols) const;
   kernels::ConstView activation(const std::byte* data, std::int64_t rows, std::int64_t cols) const;
   kernels::View carve(Carver& carver, std::int64_t rows, std::int64_t cols) const;
   kernels::ConstView table(const std::byte* weights) const;  // a row a token
+  kernels::ConstView piece_of_table(kernels::ConstView table, int piece) const;
+
+  // Logits, or their gradients, of so many tokens: in pieces of the vocabulary, each with a stride
+  // of its own, so that products with one piece are the same whether the others are there or not.
+  kernels::Pieces carve_logits(Carver& carver, DType type, std::int64_t rows) const;
+  kernels::View carve_piece(Carver& carver, DType type, std::int64_t rows, int piece) const;
+  struct HeadState;
+  HeadState carve_head(Carver& carver) const;
+  // Calls visit(first, count) for the slices whose logits exist at once.
+  template <class Visit>
+  void for_logits_slices(Visit visit) const;
   const std::byte* at(const std::byte* block, std::int64_t place) const {
     return place == kNowhere ? nullptr : block + place * size_of(dtype_);
   }
@@ -146,6 +254,19 @@ class Decoder {
   // The gradients of W and b from dy and x, and that of x from dy alone.
   void weight_gradient(ModelOps&, const BackwardMemory&, const LinearPlace&,
                        const LinearGradient&) const;
+  // The same over tiles of tokens, of which there are several: fp32 sums over them in their order,
+  // rounded once.
+  struct TileSum {
+    kernels::View weight;  // the gradient itself, where that is fp32
+    kernels::View bias;    // a row a tile
+  };
+  TileSum carve_tile_sum(const BackwardMemory&, const LinearPlace&, Carver& work) const;
+  void add_tile(ModelOps&, const LinearPlace&, const LinearGradient&, const TileSum&,
+                std::int64_t tile) const;
+  void finish_tiles(ModelOps&, const BackwardMemory&, const LinearPlace&, const TileSum&) const;
+  kernels::View weight_gradient_at(std::byte* gradient, const LinearPlace&) const;
+  std::int64_t tile_of(std::int64_t tokens) const;
+  std::int64_t mlp_tiles() const;
   kernels::Product input_gradient(const BackwardMemory&, const LinearPlace&,
                                   const LinearGradient&) const;
   void linear_backward(ModelOps&, const BackwardMemory&, const LinearPlace&,
@@ -162,16 +283,18 @@ class Decoder {
                      kernels::ConstView x, const float* stats) const;
 
   // The queries and keys of a projection: normalised by heads (with qk_norm), then rotated, from
-  // `raw` to `turned`, which may be the same memory.
-  void turn(ModelOps&, const std::byte* weights, kernels::View turned, kernels::ConstView raw,
-            float* stats, bool given, const float* tables, Span span) const;
+  // `raw` to `rotated`, which may be the same memory.
+  void normalize_and_rotate(ModelOps&, const std::byte* weights, kernels::View rotated,
+                            kernels::ConstView raw, float* stats, bool given, const float* tables,
+                            TokenRange span) const;
   // In place: from their gradient to that of the projection.
-  void turn_backward(ModelOps&, const BackwardMemory&, kernels::View gradient,
-                     kernels::ConstView raw, const float* stats) const;
-  void rotate(ModelOps&, kernels::View qk, const float* tables, Span span, bool inverse) const;
-  kernels::Norm head_norm(std::int64_t heads) const;
-  std::int64_t turned_width() const { return config_.query_width() + config_.kv_width(); }
-  std::int64_t turned_heads() const { return config_.heads + config_.kv_heads; }
+  void normalize_and_rotate_backward(ModelOps&, const BackwardMemory&, kernels::View gradient,
+                                     kernels::ConstView raw, const float* stats) const;
+  void rotate(ModelOps&, kernels::View qk, const float* tables, TokenRange span,
+              bool inverse) const;
+  kernels::LayerNorm head_norm(std::int64_t heads) const;
+  std::int64_t rotated_width() const { return config_.query_width() + config_.kv_width(); }
+  std::int64_t rotated_heads() const { return config_.heads + config_.kv_heads; }
 
   kernels::AttentionShape attention_shape(std::int64_t layer, std::int64_t rows,
                                           std::int64_t queries, std::int64_t keys) const;
@@ -182,7 +305,8 @@ class Decoder {
   DType gradient_type_;
   Shape shape_;
   BlockPlaces places_;
-  kernels::Norm norm_;
+  VocabularyPieces pieces_;
+  kernels::LayerNorm norm_;
 };
 
 }  // namespace ebb::model

@@ -9,8 +9,8 @@ namespace ebb::model {
 
 using kernels::AttentionShape;
 using kernels::ConstView;
+using kernels::LayerNorm;
 using kernels::MatmulOptions;
-using kernels::Norm;
 using kernels::View;
 
 namespace {
@@ -48,12 +48,16 @@ kernels::Product Decoder::linear_product(const std::byte* weights, const LinearP
            .addend = addend}};
 }
 
+View Decoder::weight_gradient_at(std::byte* gradient, const LinearPlace& place) const {
+  const auto [rows, cols] = stored(place, config_.weights_in_by_out);
+  return {gradient_at(gradient, place.weight), gradient_type_, rows, cols, cols};
+}
+
 void Decoder::weight_gradient(ModelOps& ops, const BackwardMemory& memory, const LinearPlace& place,
                               const LinearGradient& g) const {
   const bool in_by_out = config_.weights_in_by_out;
-  const auto [rows, cols] = stored(place, in_by_out);
-  const View dw{gradient_at(memory.gradient, place.weight), gradient_type_, rows, cols, cols};
-  ops.matmul(dw, in_by_out ? g.x : g.dy, in_by_out ? g.dy : g.x, {.transpose_a = true});
+  ops.matmul(weight_gradient_at(memory.gradient, place), in_by_out ? g.x : g.dy,
+             in_by_out ? g.dy : g.x, {.transpose_a = true});
   if (place.bias != kNowhere) {
     ops.column_sums(gradient_at(memory.gradient, place.bias), gradient_type_, g.dy);
   }
@@ -109,37 +113,40 @@ void Decoder::norm_backward(ModelOps& ops, const BackwardMemory& memory, const N
                     dy, x, stats, at(memory.weights, place.weight), norm_);
 }
 
-Norm Decoder::head_norm(std::int64_t heads) const {
-  Norm norm = norm_;
+LayerNorm Decoder::head_norm(std::int64_t heads) const {
+  LayerNorm norm = norm_;
   norm.groups = heads;
   return norm;
 }
 
-void Decoder::rotate(ModelOps& ops, View qk, const float* tables, Span span, bool inverse) const {
+void Decoder::rotate(ModelOps& ops, View qk, const float* tables, TokenRange span,
+                     bool inverse) const {
   if (config_.positions != Config::Positions::rotary) return;
   ops.rope(qk, tables,
-           {.heads = turned_heads(),
+           {.heads = rotated_heads(),
             .head_dim = config_.head_dim,
             .start = span.start,
             .length = span.length,
             .inverse = inverse});
 }
 
-void Decoder::turn(ModelOps& ops, const std::byte* weights, View turned, ConstView raw,
-                   float* stats, bool given, const float* tables, Span span) const {
+void Decoder::normalize_and_rotate(ModelOps& ops, const std::byte* weights, View rotated,
+                                   ConstView raw, float* stats, bool given, const float* tables,
+                                   TokenRange span) const {
   if (config_.qk_norm) {
     const std::int64_t q = config_.query_width(), kv = config_.kv_width();
-    const Norm q_norm = head_norm(config_.heads), k_norm = head_norm(config_.kv_heads);
-    ops.norm(columns(turned, 0, q), stats, given, columns(raw, 0, q),
+    const LayerNorm q_norm = head_norm(config_.heads), k_norm = head_norm(config_.kv_heads);
+    ops.norm(columns(rotated, 0, q), stats, given, columns(raw, 0, q),
              at(weights, places_.q_norm.weight), at(weights, places_.q_norm.bias), q_norm);
-    ops.norm(columns(turned, q, kv), stats + q_norm.stats(raw.rows), given, columns(raw, q, kv),
+    ops.norm(columns(rotated, q, kv), stats + q_norm.stats(raw.rows), given, columns(raw, q, kv),
              at(weights, places_.k_norm.weight), at(weights, places_.k_norm.bias), k_norm);
   }
-  rotate(ops, turned, tables, span, false);
+  rotate(ops, rotated, tables, span, false);
 }
 
-void Decoder::turn_backward(ModelOps& ops, const BackwardMemory& memory, View gradient,
-                            ConstView raw, const float* stats) const {
+void Decoder::normalize_and_rotate_backward(ModelOps& ops, const BackwardMemory& memory,
+                                            View gradient, ConstView raw,
+                                            const float* stats) const {
   rotate(ops, gradient, memory.tables, {.start = 0, .length = shape_.sequence}, true);
   if (!config_.qk_norm) return;
   const auto back = [&](std::int64_t first, std::int64_t heads, const NormPlace& place,

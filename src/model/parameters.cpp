@@ -1,10 +1,14 @@
 #include "model/parameters.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "kernels/model_ops.h"
+#include "kernels/optimizer_ops.h"
 #include "model/families/family.h"
 
 namespace ebb::model {
@@ -182,15 +186,32 @@ BlockPlaces block_places(const Config& config) {
   return write_block(parameters, config, 0);
 }
 
+VocabularyPieces vocabulary_pieces(const Config& config) {
+  constexpr std::int64_t fewest = 32768;  // of a vocabulary that is worth it
+  if (config.vocabulary < fewest) return {.rows = config.vocabulary, .count = 1};
+  // Matrices of pieces are aligned for any kernel, and so are the chunks' borders.
+  const std::int64_t grain = std::max<std::int64_t>(
+      64, kernels::kNormBlock / std::gcd(kernels::kNormBlock, config.hidden));
+  const auto parts = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t rows = parts(parts(config.vocabulary, kernels::kMostPieces), grain) * grain;
+  return {.rows = rows, .count = static_cast<int>(parts(config.vocabulary, rows))};
+}
+
 std::int64_t positions_place(const Config& config) {
   return block_length(config.vocabulary * config.hidden);
 }
 
+NormPlace last_norm_alone(const Config& config) {
+  NormPlace place{.weight = 0};
+  if (config.norm == Config::NormKind::layer) place.bias = block_length(config.hidden);
+  return place;
+}
+
 NormPlace head_norm_place(const Config& config) {
-  NormPlace place{.weight = config.tied ? 0 : block_length(config.vocabulary * config.hidden)};
-  if (config.norm == Config::NormKind::layer) {
-    place.bias = place.weight + block_length(config.hidden);
-  }
+  NormPlace place = last_norm_alone(config);
+  const std::int64_t before = config.tied ? 0 : block_length(config.vocabulary * config.hidden);
+  place.weight += before;
+  if (place.bias != kNowhere) place.bias += before;
   return place;
 }
 

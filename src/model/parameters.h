@@ -81,10 +81,23 @@ struct BlockPlaces {
 };
 BlockPlaces block_places(const Config&);
 
+// A long vocabulary is used in pieces, one by one where memory is scarce: runs of rows of the
+// tokens' table and of the head's, all as long but the last. The grid follows from the table's
+// shape alone, since it fixes the order of sums. Short ones are one piece. A piece begins where a
+// chunk may: at a multiple of the gradient norm's blocks.
+struct VocabularyPieces {
+  std::int64_t rows = 0;  // of a piece
+  int count = 1;
+  std::int64_t first(int piece) const { return piece * rows; }
+};
+VocabularyPieces vocabulary_pieces(const Config&);
+
 // Of the embedding's block: the tokens' table is at 0, behind it that of learned positions.
 std::int64_t positions_place(const Config&);
 // Of the head's block: its own table (not tied) is at 0, behind it the last norm.
 NormPlace head_norm_place(const Config&);
+// The last norm's parameters among themselves, without what lies before them.
+NormPlace last_norm_alone(const Config&);
 
 // The initial value of element `index` of a parameter: depends on seed, name and index alone.
 class Initializer {

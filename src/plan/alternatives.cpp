@@ -17,7 +17,7 @@ constexpr double kNoticeable = 0.005;
 
 class Finder {
  public:
-  Finder(const Plan& plan, const Wishes& wishes) : plan_(plan), wishes_(wishes) {}
+  Finder(const Plan& plan, const FixedChoices& fixed) : plan_(plan), fixed_(fixed) {}
 
   void more_memory() {
     // About a twelfth of what there is, in round numbers.
@@ -30,19 +30,19 @@ class Finder {
       if (change > 0 && there_is > 0 && limits[Tier::device] > there_is) continue;
       add(fmt::format("--device-memory {}MiB", limits[Tier::device] / kMiB),
           fmt::format("{} {} device memory", format_bytes(step), change > 0 ? "more" : "less"),
-          plan_.workload, wishes_, limits, plan_.profile);
+          plan_.workload, fixed_, limits, plan_.profile);
     }
   }
 
   void other_sites() {
-    if (wishes_.site || wishes_.host_fraction || wishes_.offload_fraction) return;
+    if (fixed_.site || fixed_.host_fraction || fixed_.offload_fraction) return;
     const std::pair<Site, std::string> others[] = {{Site::resident, "no state leaves the device"},
-                                                   {Site::stream, "all states ride"},
+                                                   {Site::stream, "all states streamed"},
                                                    {Site::host, "the CPU updates all"}};
     for (const auto& [site, note] : others) {
-      Wishes wishes = wishes_;
-      wishes.site = site;
-      add(fmt::format("--states {}", name_of(site)), note, plan_.workload, wishes, plan_.limits,
+      FixedChoices fixed = fixed_;
+      fixed.site = site;
+      add(fmt::format("--states {}", name_of(site)), note, plan_.workload, fixed, plan_.limits,
           plan_.profile);
     }
   }
@@ -51,22 +51,22 @@ class Finder {
     Workload work = plan_.workload;
     work.micro_batches *= 4;
     add(fmt::format("--accumulate {}", work.micro_batches), "more tokens a step; other training",
-        work, wishes_, plan_.limits, plan_.profile);
+        work, fixed_, plan_.limits, plan_.profile);
   }
 
   void variant(const Variant& other) {
-    add(other.flags, "other numbers", other.workload, wishes_, plan_.limits, other.profile);
+    add(other.flags, "changes the numerics", other.workload, fixed_, plan_.limits, other.profile);
   }
 
-  std::vector<Alternative> take() { return std::move(found_); }
+  List<Alternative> take() { return std::move(found_); }
 
  private:
-  void add(std::string flags, std::string note, const Workload& work, const Wishes& wishes,
+  void add(std::string flags, std::string note, const Workload& work, const FixedChoices& fixed,
            const Limits& limits, const Profile& profile) {
     SearchResult other =
-        search(work, wishes, limits, profile, {.programs = kPrograms, .start = plan_.choices});
+        search(work, fixed, limits, profile, {.programs = kPrograms, .start = plan_.choices});
     if (limits[Tier::device] < plan_.limits[Tier::device]) {
-      const SearchResult anew = search(work, wishes, limits, profile);
+      const SearchResult anew = search(work, fixed, limits, profile);
       if (anew.fits && (!other.fits || anew.step_seconds < other.step_seconds)) other = anew;
     }
     if (!other.fits) return;
@@ -83,8 +83,8 @@ class Finder {
   }
 
   const Plan& plan_;
-  const Wishes& wishes_;
-  std::vector<Alternative> found_;
+  const FixedChoices& fixed_;
+  List<Alternative> found_;
 };
 
 // "1.2 GiB more", "1.2 GiB less".
@@ -95,9 +95,9 @@ std::string difference(Bytes bytes) {
 
 }  // namespace
 
-std::vector<Alternative> alternatives_to(const Plan& plan, const Wishes& wishes,
-                                         const std::vector<Variant>& variants) {
-  Finder finder(plan, wishes);
+List<Alternative> alternatives_to(const Plan& plan, const FixedChoices& fixed,
+                                  const List<Variant>& variants) {
+  Finder finder(plan, fixed);
   finder.more_memory();
   finder.other_sites();
   for (const Variant& other : variants) finder.variant(other);
@@ -105,9 +105,9 @@ std::vector<Alternative> alternatives_to(const Plan& plan, const Wishes& wishes,
   return finder.take();
 }
 
-std::string explain(const std::vector<Alternative>& alternatives) {
+std::string explain(const List<Alternative>& alternatives) {
   if (alternatives.empty()) return {};
-  std::string text = "What else could be asked for, as predicted:\n";
+  std::string text = "Alternatives, as predicted:\n";
   for (const Alternative& each : alternatives) {
     const double percent = std::abs(each.speed - 1) * 100;
     const std::string speed =

@@ -1,9 +1,9 @@
-// What else could be asked for, and what that would cost or save. Every line was simulated.
+// Alternatives to a plan, and what each would cost or save. Every line was simulated.
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "base/list.h"
 #include "plan/candidate.h"
 #include "plan/choice_table.h"
 
@@ -28,8 +28,8 @@ struct Alternative {
 
 // More and less device memory, other sites, more tokens a step, and the variants; those that fit.
 // What the user fixed stays fixed, but for the one thing that is changed.
-std::vector<Alternative> alternatives_to(const Plan&, const Wishes&, const std::vector<Variant>&);
+List<Alternative> alternatives_to(const Plan&, const FixedChoices&, const List<Variant>&);
 
-std::string explain(const std::vector<Alternative>&);
+std::string explain(const List<Alternative>&);
 
 }  // namespace ebb::plan

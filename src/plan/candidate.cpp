@@ -111,7 +111,7 @@ Plan plan_with(const Workload& workload, const Choices& choices, const Limits& l
 }
 
 std::int64_t tasks_of_step(const Program& program, const Workload& workload) {
-  const auto tasks = static_cast<std::int64_t>(program.tasks.size());
+  const auto tasks = program.tasks.count();
   if (workload.passes_left_out == 0) return tasks;
   // The first one of those that are alike.
   return tasks +
@@ -121,12 +121,15 @@ std::int64_t tasks_of_step(const Program& program, const Workload& workload) {
 
 Bytes beside_arena(const Program& program, const Workload& workload, Tier tier) {
   if (tier != Tier::host) return workload.extra(tier);
-  // Evaluation's program has a task a block, brings a batch and the loss, and fetches weights no
-  // more often than a micro-batch does.
+  // Evaluation's program has a task a block or piece, brings a batch and the loss, and fetches
+  // weights no more often than a micro-batch does.
+  const auto pieces = std::count_if(program.tasks.begin(), program.tasks.end(), [](const Task& t) {
+    return !t.is_transfer() && t.micro == 0 && t.piece >= 0;
+  });
   const auto fetches = std::count_if(program.tasks.begin(), program.tasks.end(), [](const Task& t) {
     return t.is_transfer() && t.micro == 0 && t.block >= 0 && t.chunk < 0;
   });
-  const auto evaluation = static_cast<std::int64_t>(workload.blocks.size()) + 2 + fetches;
+  const auto evaluation = workload.blocks.count() + 2 + pieces + fetches;
   return workload.extra(tier) +
          workload.task_bytes * (tasks_of_step(program, workload) + evaluation);
 }

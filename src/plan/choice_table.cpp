@@ -37,8 +37,8 @@ constexpr Choice row_of(std::string_view flag, std::string_view zero, std::strin
           .remedy = remedy,
           .get = [](const Choices& choices) { return choices.*kValue; },
           .set = [](Choices& choices, std::int64_t value) { choices.*kValue = value; },
-          .given = [](const Wishes& wishes) { return wishes.*kWish; },
-          .release = [](Wishes& wishes) { (wishes.*kWish).reset(); }};
+          .given = [](const FixedChoices& fixed) { return fixed.*kWish; },
+          .release = [](FixedChoices& fixed) { (fixed.*kWish).reset(); }};
 }
 
 // What share leaves the device is not tried: the least that fits is found (search.cpp). This is the
@@ -56,19 +56,19 @@ Choice states_row() {
                 choices.host_fraction =
                     choices.offload_fraction * static_cast<double>(part) / kHostParts;
               },
-          .given = [](const Wishes& wishes) -> std::optional<std::int64_t> {
-            if (wishes.site) return *wishes.site == Site::host ? kHostParts : 0;
-            return wishes.host_fraction ? std::optional<std::int64_t>(0) : std::nullopt;
+          .given = [](const FixedChoices& fixed) -> std::optional<std::int64_t> {
+            if (fixed.site) return *fixed.site == Site::host ? kHostParts : 0;
+            return fixed.host_fraction ? std::optional<std::int64_t>(0) : std::nullopt;
           },
           .release =
-              [](Wishes& wishes) {
-                wishes.site.reset();
-                wishes.offload_fraction.reset();
-                wishes.host_fraction.reset();
+              [](FixedChoices& fixed) {
+                fixed.site.reset();
+                fixed.offload_fraction.reset();
+                fixed.host_fraction.reset();
               },
           .fixed =
-              [](const Wishes& wishes) {
-                return wishes.site || wishes.offload_fraction || wishes.host_fraction;
+              [](const FixedChoices& fixed) {
+                return fixed.site || fixed.offload_fraction || fixed.host_fraction;
               },
           .least = nothing,
           .most = [](const Workload&, const Choices&) { return std::int64_t{kHostParts}; },
@@ -85,7 +85,7 @@ Choice states_row() {
 }
 
 Choice inputs_row() {
-  Choice row = row_of<&Choices::host_inputs, &Wishes::host_inputs>(
+  Choice row = row_of<&Choices::host_inputs, &FixedChoices::host_inputs>(
       "--activations", "device", "let block inputs wait in host memory (--activations auto)");
   row.least = row.ideal = nothing;
   row.most = all_layers;
@@ -95,7 +95,7 @@ Choice inputs_row() {
 }
 
 Choice recompute_row() {
-  Choice row = row_of<&Choices::recompute_blocks, &Wishes::recompute_blocks>(
+  Choice row = row_of<&Choices::recompute_blocks, &FixedChoices::recompute_blocks>(
       "--recompute", "none", "let blocks be recomputed (--recompute auto)");
   row.least = row.ideal = nothing;
   row.most = all_layers;
@@ -104,10 +104,10 @@ Choice recompute_row() {
   return row;
 }
 
-std::int64_t blocks(const Workload& work) { return static_cast<std::int64_t>(work.blocks.size()); }
+std::int64_t blocks(const Workload& work) { return work.blocks.count(); }
 
 Choice weights_row() {
-  Choice row = row_of<&Choices::streamed_weights, &Wishes::streamed_weights>(
+  Choice row = row_of<&Choices::streamed_weights, &FixedChoices::streamed_weights>(
       "--weights", "resident", "let weights live in host memory (--weights auto)");
   row.least = row.ideal = nothing;
   row.most = [](const Workload& work, const Choices&) { return blocks(work); };
@@ -118,7 +118,7 @@ Choice weights_row() {
 }
 
 Choice sums_row() {
-  Choice row = row_of<&Choices::host_sums, &Wishes::host_sums>(
+  Choice row = row_of<&Choices::host_sums, &FixedChoices::host_sums>(
       "--gradient-sums", "device", "let gradients be summed in host memory (--gradient-sums auto)");
   row.least = row.ideal = nothing;
   row.most = [](const Workload& work, const Choices&) { return blocks(work); };
@@ -128,11 +128,31 @@ Choice sums_row() {
   return row;
 }
 
+// A head in pieces makes its logits twice: whole is faster where it fits.
+Choice vocabulary_row() {
+  Choice row = row_of<&Choices::vocabulary_cut, &FixedChoices::vocabulary_cut>(
+      "--vocabulary", "whole", "let embedding and head be cut by vocabulary (--vocabulary auto)");
+  row.one = "cut";
+  row.least = row.ideal = nothing;
+  row.most = [](const Workload& work, const Choices&) {
+    const bool can =
+        std::ranges::any_of(work.blocks, [](const Block& b) { return !b.pieces.empty(); });
+    return std::int64_t{can};
+  };
+  row.grid = [](const Workload&) { return Values{0}; };
+  row.last = [](const Workload& work) {
+    const bool can =
+        std::ranges::any_of(work.blocks, [](const Block& b) { return !b.pieces.empty(); });
+    return can ? Values{1} : Values{};
+  };
+  return row;
+}
+
 // What keeping is worth is little: it is tried for what the plan leaves free, or where it is worth
 // more than that states leave for it. A block that runs twice keeps nothing.
 Choice kept_row() {
-  Choice row = row_of<&Choices::kept_blocks, &Wishes::kept_blocks>(
-      "--keep-cheap", "none", "let cheap activations be made again (--keep-cheap auto)");
+  Choice row = row_of<&Choices::cheap_saved_blocks, &FixedChoices::cheap_saved_blocks>(
+      "--save-cheap", "none", "let cheap activations be made again (--save-cheap auto)");
   row.least = nothing;
   row.most = [](const Workload& work, const Choices& choices) {
     return layers(work) - choices.recompute_blocks;
@@ -147,8 +167,8 @@ Choice kept_row() {
 }
 
 Choice chunk_row() {
-  Choice row =
-      row_of<&Choices::chunk_parameters, &Wishes::chunk_parameters>("--chunk-parameters", "", "");
+  Choice row = row_of<&Choices::chunk_parameters, &FixedChoices::chunk_parameters>(
+      "--chunk-parameters", "", "");
   row.least = [](const Workload&) { return std::int64_t{1}; };
   row.most = [](const Workload&, const Choices&) { return std::int64_t{1} << 60; };
   row.grid = [](const Workload& work) { return Values{default_chunk_parameters(work)}; };
@@ -179,7 +199,7 @@ Choice below_row(std::string_view flag) {
 
 // Spare room lets more of what moves be on its way at once.
 Choice depth_row() {
-  Choice row = row_of<&Choices::depth, &Wishes::depth>("--depth", "", "");
+  Choice row = row_of<&Choices::depth, &FixedChoices::depth>("--depth", "", "");
   row.least = [](const Workload&) { return Choices::kLeastDepth; };
   row.most = [](const Workload&, const Choices&) { return Choices::kMostDepth; };
   row.grid = [](const Workload&) { return Values{Choices::kLeastDepth}; };
@@ -191,7 +211,7 @@ Choice depth_row() {
 
 std::span<const Choice> choice_table() {
   using C = Choices;
-  using W = Wishes;
+  using W = FixedChoices;
   static const std::array rows = {
       states_row(),
       weights_row(),
@@ -199,6 +219,7 @@ std::span<const Choice> choice_table() {
       recompute_row(),
       kept_row(),
       inputs_row(),
+      vocabulary_row(),
       chunk_row(),
       depth_row(),
       below_row<&C::disk_weights, &W::disk_weights>("--disk-weights"),
@@ -207,8 +228,8 @@ std::span<const Choice> choice_table() {
   return rows;
 }
 
-bool is_fixed(const Choice& choice, const Wishes& wishes) {
-  return choice.fixed != nullptr ? choice.fixed(wishes) : choice.given(wishes).has_value();
+bool is_fixed(const Choice& choice, const FixedChoices& fixed) {
+  return choice.fixed != nullptr ? choice.fixed(fixed) : choice.given(fixed).has_value();
 }
 
 std::string flags_of(const Choices& choices, std::span<const Choice> table) {
@@ -228,16 +249,17 @@ std::string flags_of(const Choices& choices, std::span<const Choice> table) {
     if (choice.flag.empty()) continue;
     const std::int64_t value = choice.get(choices);
     if (value == 0 && choice.least_that_fits) continue;
-    flags += value == 0 && !choice.zero.empty() ? fmt::format(" {} {}", choice.flag, choice.zero)
-                                                : fmt::format(" {} {}", choice.flag, value);
+    const std::string_view word = value == 0 ? choice.zero : value == 1 ? choice.one : "";
+    flags += word.empty() ? fmt::format(" {} {}", choice.flag, value)
+                          : fmt::format(" {} {}", choice.flag, word);
   }
   return flags;
 }
 
-std::int64_t value_within(const Choice& choice, const Workload& work, const Wishes& wishes,
+std::int64_t value_within(const Choice& choice, const Workload& work, const FixedChoices& fixed,
                           const Choices& above, std::int64_t wanted) {
   const std::int64_t least = choice.least(work);
-  return std::clamp(choice.given(wishes).value_or(wanted), least,
+  return std::clamp(choice.given(fixed).value_or(wanted), least,
                     std::max(least, choice.most(work, above)));
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "base/list.h"
 #include "plan/types.h"
 #include "plan/workload.h"
 
@@ -28,13 +28,16 @@ struct Choices {
   std::int64_t recompute_blocks = 0;  // so many of the first transformer blocks run forward twice
   std::int64_t host_inputs = 0;       // so many of the first blocks' inputs wait in host memory
   // So many of the last transformer blocks also keep what is cheap to make again.
-  std::int64_t kept_blocks = 0;
+  std::int64_t cheap_saved_blocks = 0;
   // So many blocks' weights live in host memory and come up for every pass: transformer blocks
   // first, evenly spread, so that others compute while they come; then the rest in order.
   std::int64_t streamed_weights = 0;
   // So many of the last blocks' gradients leave the device as they are made, and are summed in host
   // memory. Those that the CPU updates always do.
   std::int64_t host_sums = 0;
+  // 1: the embedding and the head, where they have pieces, run piece by piece, and no more of them
+  // need be on the device; 0: whole.
+  std::int64_t vocabulary_cut = 0;
   // How many objects of a stream may be alive at once: gradients on their way to the host, weights
   // and inputs on their way up, staging.
   std::int64_t depth = kLeastDepth;
@@ -67,10 +70,13 @@ inline constexpr std::int64_t kMostChunks = 128;
 // A chunk size that keeps transfers long and the number of chunks moderate.
 std::int64_t default_chunk_parameters(const Workload&);
 
-std::vector<Chunk> cut_chunks(const Workload&, const Choices&);
+List<Chunk> cut_chunks(const Workload&, const Choices&);
+
+// Whether a block runs piece by piece.
+bool is_cut(const Block&, const Choices&);
 
 // By block: where its weights live. Those that are not on the device come up for every pass.
-std::vector<Tier> weight_homes(const Workload&, const Choices&);
+List<Tier> weight_homes(const Workload&, const Choices&);
 
 // A chunk's state as one piece of memory.
 Bytes state_bytes(const Workload&, const Chunk&);

@@ -14,7 +14,8 @@ namespace {
 
 class EvaluationBuilder {
  public:
-  EvaluationBuilder(const Plan& training, Bytes slack) : work_(training.workload), slack_(slack) {
+  EvaluationBuilder(const Plan& training, Bytes slack)
+      : work_(training.workload), choices_(training.choices), slack_(slack) {
     program_.streams = {{"weights", static_cast<int>(Choices::kLeastDepth)}};
     program_.topology = training.program.topology;
     program_.persistent = training.program.persistent;
@@ -31,8 +32,13 @@ class EvaluationBuilder {
     transfer({Role::source, objects.batches[0], Access::read, {0, work_.batch}},
              {Role::destination, batch, Access::write});
     ObjectId input = -1;
-    for (int b = 0; b < static_cast<int>(work_.blocks.size()); ++b) {
-      const Block& block = work_.blocks[static_cast<std::size_t>(b)];
+    for (int b = 0; b < work_.blocks.count(); ++b) {
+      const Block& block = work_.blocks[b];
+      if (is_cut(block, choices_)) {
+        if (block.kind == BlockKind::embedding) input = embed_pieces(b, block, batch);
+        if (block.kind == BlockKind::head) loss_of_pieces(b, block, input, batch);
+        continue;
+      }
       const ObjectId weights = bring(b);
       switch (block.kind) {
         case BlockKind::embedding: input = embed(b, block, weights, batch); break;
@@ -49,19 +55,88 @@ class EvaluationBuilder {
  private:
   // A block's weights, on the device.
   ObjectId bring(int b) {
-    const Block& block = work_.blocks[static_cast<std::size_t>(b)];
-    const ObjectId home = program_.persistent.weights[static_cast<std::size_t>(b)];
+    const Block& block = work_.blocks[b];
+    const ObjectId home = program_.persistent.weights[b];
     const Bytes bytes = block.weights.bytes(block.parameters);
     if (bytes == 0 || (home >= 0 && program_[home].tier == Tier::device)) return home;
     const ObjectId here = object(Purpose::weights, bytes, block.name + " weights");
     program_.objects.back().stream = 0;
-    for (const auto& [from, to] : copies_of_weights(program_, work_, b, here)) {
+    fetch(b, {0, block.parameters}, here);
+    return here;
+  }
+
+  void fetch(int b, const TensorRange& wanted, ObjectId here) {
+    for (const auto& [from, to] : copies_of_weights(program_, work_, b, wanted, here)) {
       fetches_.push_back(
           {.task = transfer_task(program_, {Role::source, from.object, Access::read, from.range},
                                  {Role::destination, to.object, Access::write, to.range})});
       fetches_.back().task.block = b;
     }
-    return here;
+  }
+
+  // A piece's weights, as a task uses them.
+  List<Use> bring_piece(Role role, int b, const BlockPiece& piece) {
+    const Block& block = work_.blocks[b];
+    const ObjectId home = program_.persistent.weights[b];
+    List<Use> uses;
+    if (home >= 0 && program_[home].tier == Tier::device) {
+      for (const Range& range : block.weights.ranges(block.parameters, piece.first, piece.count)) {
+        uses.push_back({role, home, Access::read, range});
+      }
+      return uses;
+    }
+    const ObjectId here =
+        object(Purpose::weights, block.weights.bytes(piece.count), block.name + " weights");
+    program_.objects.back().stream = 0;
+    fetch(b, {piece.first, piece.count}, here);
+    return {{role, here, Access::read}};
+  }
+
+  void add_piece(Op op, int b, int piece, const Cost& cost, Bytes work, List<Use> uses,
+                 const List<Use>& weights) {
+    uses.insert(uses.end(), weights.begin(), weights.end());
+    uses.push_back({Role::scratch, program_.persistent.scratch, Access::write});
+    uses.push_back({Role::work, object(Purpose::workspace, work, "work"), Access::write});
+    add(op, b, cost, std::move(uses));
+    program_.tasks.back().names_block = false;
+    program_.tasks.back().piece = piece;
+  }
+
+  ObjectId embed_pieces(int b, const Block& block, ObjectId batch) {
+    const ObjectId output = object(Purpose::activations, work_.input, "input 0");
+    for (std::size_t p = 0; p < block.pieces.size(); ++p) {
+      const BlockPiece& piece = block.pieces[p];
+      const List<Use> weights = bring_piece(Role::weights, b, piece);
+      add_piece(Op::embed, b, static_cast<int>(p), piece.forward, piece.forward_work,
+                {{Role::batch, batch, Access::read}, {Role::output, output, Access::write}},
+                weights);
+    }
+    return output;
+  }
+
+  // The head's first pass over the vocabulary is all that the loss asks for.
+  void loss_of_pieces(int b, const Block& block, ObjectId input, ObjectId batch) {
+    const int table = work_.tied_sum > 0 ? work_.all_of(BlockKind::embedding).front() : b;
+    const Block& its = work_.blocks[table];
+    const ObjectId state = object(Purpose::activations, block.pieces_state, "head state");
+    const auto last = static_cast<int>(block.pieces.size()) - 1;
+    const BlockPiece& norm = block.pieces.back();
+    const Use keeps{Role::head_state, state, Access::write};
+    const List<Use> norm_weights = bring_piece(Role::weights, b, norm);
+    add_piece(Op::head_begin, b, last, norm.forward, norm.forward_work,
+              {{Role::input, input, Access::read}, keeps}, norm_weights);
+    for (int p = 0; p < last; ++p) {
+      const BlockPiece& piece = block.pieces[p];
+      const List<Use> weights = bring_piece(Role::head_weights, table, its.pieces[p]);
+      add_piece(Op::head_statistics, b, p, piece.forward, piece.forward_work,
+                {{Role::batch, batch, Access::read}, keeps}, weights);
+    }
+    const ObjectId report = object(Purpose::workspace, 8, "loss");
+    add_piece(Op::loss, b, last, block.pieces_loss, 0,
+              {{Role::batch, batch, Access::read}, keeps, {Role::report, report, Access::write}},
+              {});
+    transfer({Role::source, report, Access::read, {0, 8}},
+             {Role::destination, program_.persistent.report, Access::write});
   }
 
   ObjectId embed(int b, const Block& block, ObjectId weights, ObjectId batch) {
@@ -85,7 +160,7 @@ class EvaluationBuilder {
          {Role::saved, object(Purpose::activations, block.saved, block.name + " saved"),
           Access::write},
          {Role::scratch, program_.persistent.scratch, Access::write},
-         {Role::work, object(Purpose::workspace, block.forward_work, block.name + " work"),
+         {Role::work, object(Purpose::workspace, block.lean_forward_work, block.name + " work"),
           Access::write}});
     return output;
   }
@@ -116,7 +191,7 @@ class EvaluationBuilder {
     return static_cast<ObjectId>(program_.objects.size()) - 1;
   }
 
-  void add(Op op, int block, const Cost& cost, std::vector<Use> uses) {
+  void add(Op op, int block, const Cost& cost, List<Use> uses) {
     std::erase_if(
         uses, [&](const Use& use) { return use.object < 0 || program_[use.object].bytes == 0; });
     program_.tasks.push_back(
@@ -127,9 +202,10 @@ class EvaluationBuilder {
   }
 
   const Workload& work_;
+  const Choices& choices_;
   const Bytes slack_;
   Program program_;
-  std::vector<Fetch> fetches_;
+  List<Fetch> fetches_;
 };
 
 }  // namespace

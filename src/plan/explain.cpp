@@ -6,14 +6,14 @@
 
 #include "ebb/error.h"
 #include "plan/choice_table.h"
-#include "plan/light.h"
+#include "plan/utilization.h"
 
 namespace ebb::plan {
 namespace {
 
 // By name, in the order in which they were given; the program last.
-std::vector<std::pair<std::string, Limits>> extras_of(const Plan& plan) {
-  std::vector<std::pair<std::string, Limits>> rows;
+List<std::pair<std::string, Limits>> extras_of(const Plan& plan) {
+  List<std::pair<std::string, Limits>> rows;
   const auto add = [&](const Extra& extra) {
     auto row = std::find_if(rows.begin(), rows.end(),
                             [&](const auto& known) { return known.first == extra.name; });
@@ -53,6 +53,8 @@ std::string memory_table(const Plan& plan) {
   std::string text = tier_row(plan, "at the peak",
                               [&](Tier tier) { return (*plan.workload.topology)[tier].name; });
   for (const Purpose purpose : kPurposes) {
+    const auto has = [&](Tier tier) { return peak[tier].contains(purpose); };
+    if (std::ranges::none_of(plan.workload.topology->all_tiers(), has)) continue;
     text += tier_row(plan, name_of(purpose), [&](Tier tier) {
       const auto found = peak[tier].find(purpose);
       return or_dash(found == peak[tier].end() ? 0 : found->second);
@@ -71,19 +73,22 @@ std::string memory_table(const Plan& plan) {
 
 namespace {
 
-// What the compute lane is busy with.
-std::string work_table(const Plan& plan) {
+// What the compute lane is busy with, in seconds.
+List<std::pair<std::string_view, double>> compute_work(const Plan& plan) {
   Cost all;
+  double reading = 0;
   for (const Task& task : plan.program.tasks) {
-    if (task.lane == Lane::compute) all += task.cost;
+    if (task.lane != Lane::compute) continue;
+    all += task.cost;
+    reading += reading_seconds(task.cost, plan.profile);
   }
-  std::string text;
+  List<std::pair<std::string_view, double>> work;
   for (const ProfileField& field : profile_fields()) {
-    const double seconds = seconds_of(all, field, plan.profile);
-    if (seconds == 0) continue;
-    text += fmt::format("    {:<28}{:>8}\n", field.label, format_seconds(seconds));
+    work.emplace_back(field.label, seconds_of(all, field, plan.profile));
   }
-  return text;
+  work.emplace_back("weights and cache, read", reading);
+  std::erase_if(work, [](const auto& part) { return part.second == 0; });
+  return work;
 }
 
 // 1.23e13 and "FLOP/s": "12.3 TFLOP/s"; seconds are few.
@@ -99,25 +104,48 @@ std::string cost_table(const Plan& plan) {
   const Simulation& p = plan.prediction;
   const Figure& rate = plan.profile.matmul_flops;
   std::string text = fmt::format(
-      "A step is predicted to take {} ({:.0f} tokens/s) on {}.\nThat is {:.1f}% of the speed of "
-      "light: "
-      "{} at {} (matrix products, {}).\n  {:<24}{:>14}{:>14}\n",
+      "A step is predicted to take {} ({:.0f} tokens/s) on {}.\nUtilization {:.1f}%: {} of the "
+      "model at "
+      "{} (matrix products, {}).\n",
       format_seconds(p.step_seconds),
       static_cast<double>(plan.workload.tokens * plan.workload.micro_batches) / p.step_seconds,
-      plan.profile.name, 100 * share_of_light(plan, p.step_seconds),
-      format_figure(model_flops(plan.workload), "FLOP"), format_figure(rate, "FLOP/s"), rate.source,
-      "lane", "busy", "exposed");
+      plan.profile.name, 100 * utilization(plan, p.step_seconds),
+      format_figure(model_flops(plan.workload), "FLOP"), format_figure(rate, "FLOP/s"),
+      rate.source);
+  return text + lane_table(plan);
+}
+
+}  // namespace
+
+std::string lane_table(const Plan& plan, bool with_idle) {
+  const Simulation& p = plan.prediction;
+  std::string text = fmt::format("  {:<24}{:>14}{:>14}\n", "lane", "busy", "exposed");
   for (const Lane lane : plan.workload.topology->all_lanes()) {
     const LaneInfo& info = (*plan.workload.topology)[lane];
     if (info.traffic == Traffic::express) continue;  // microseconds
+    if (!with_idle && p.busy_seconds[lane] == 0) continue;
     text += fmt::format("  {:<24}{:>14}{:>14}\n", info.name, format_seconds(p.busy_seconds[lane]),
                         lane == Lane::compute ? "" : format_seconds(p.exposed_seconds[lane]));
-    if (lane == Lane::compute) text += work_table(plan);
+    if (lane != Lane::compute) continue;
+    for (const auto& [label, seconds] : compute_work(plan)) {
+      text += fmt::format("    {:<28}{:>8}\n", label, format_seconds(seconds));
+    }
   }
   return text;
 }
 
-}  // namespace
+std::string bound_by(const Plan& plan) {
+  const Topology& topology = *plan.workload.topology;
+  const auto& busy = plan.prediction.busy_seconds;
+  const auto lanes = topology.all_lanes();
+  const Lane lane = *std::max_element(lanes.begin(), lanes.end(),
+                                      [&](Lane a, Lane b) { return busy[a] < busy[b]; });
+  if (lane != Lane::compute) return topology[lane].name;
+  const auto work = compute_work(plan);
+  const auto most =
+      std::ranges::max_element(work, {}, [](const auto& part) { return part.second; });
+  return fmt::format("{}: {}", topology[lane].name, most == work.end() ? "tasks" : most->first);
+}
 
 Bytes missing_bytes(const Plan& plan) {
   Bytes missing = 0;
@@ -129,11 +157,11 @@ Bytes missing_bytes(const Plan& plan) {
 
 std::map<Purpose, Bytes> bytes_at_peak(const Plan& plan, Tier tier) {
   const Program& program = plan.program;
-  std::vector<Bytes> change(program.tasks.size() + 1, 0);
+  List<Bytes> change(program.tasks.size() + 1, 0);
   for (const Object& object : program.objects) {
     if (object.tier != tier || object.persistent || object.first < 0) continue;
-    change[static_cast<std::size_t>(object.first)] += object.bytes;
-    change[static_cast<std::size_t>(object.held) + 1] -= object.bytes;
+    change[object.first] += object.bytes;
+    change[object.held + 1] -= object.bytes;
   }
   Bytes alive = 0;
   Bytes most = -1;
@@ -155,16 +183,16 @@ std::map<Purpose, Bytes> bytes_at_peak(const Plan& plan, Tier tier) {
 }
 
 std::string explain(const Plan& plan) {
-  std::array<std::int64_t, 3> parameters{};
+  EnumArray<Site, std::int64_t, 3> parameters{};
   for (const Chunk& chunk : plan.program.chunks) {
-    parameters[static_cast<std::size_t>(chunk.site())] += chunk.count;
+    parameters[chunk.site()] += chunk.count;
   }
   return fmt::format(
       "Plan: {}\n  {} parameters in {} chunks: {} resident, {} streamed, {} updated by the "
       "CPU\n{}{}",
       flags_of(plan.choices), format_count(plan.workload.parameters()), plan.program.chunks.size(),
-      format_count(parameters[0]), format_count(parameters[1]), format_count(parameters[2]),
-      memory_table(plan), cost_table(plan));
+      format_count(parameters[Site::resident]), format_count(parameters[Site::stream]),
+      format_count(parameters[Site::host]), memory_table(plan), cost_table(plan));
 }
 
 std::string explain_speeds(const Profile& profile) {

@@ -74,7 +74,7 @@ class FreeList {
     Bytes end = 0;
   };
 
-  Bytes cut(std::vector<Hole>::iterator hole, Bytes start, Bytes bytes) {
+  Bytes cut(List<Hole>::iterator hole, Bytes start, Bytes bytes) {
     const Hole before{hole->start, start};
     const Hole behind{start + bytes, hole->end};
     const bool is_before = before.start < before.end;
@@ -86,20 +86,20 @@ class FreeList {
   }
 
   Fit low_, high_;  // of what comes from each end
-  std::vector<Hole> ranges_;
+  List<Hole> ranges_;
 };
 
 // The objects of a tier in the order in which they come to life, and in which they go.
 struct Births {
-  std::vector<ObjectId> persistent;
-  std::vector<ObjectId> born;
-  std::vector<ObjectId> dead;
+  List<ObjectId> persistent;
+  List<ObjectId> born;
+  List<ObjectId> dead;
 };
 
 Births births_of(const Program& program, Tier tier) {
   Births births;
-  for (ObjectId id = 0; id < static_cast<ObjectId>(program.objects.size()); ++id) {
-    const Object& object = program.objects[static_cast<std::size_t>(id)];
+  for (ObjectId id = 0; id < program.objects.count(); ++id) {
+    const Object& object = program.objects[id];
     if (object.tier != tier || object.bytes == 0) continue;
     if (object.persistent) {
       births.persistent.push_back(id);
@@ -108,10 +108,9 @@ Births births_of(const Program& program, Tier tier) {
     }
   }
   births.dead = births.born;
-  const auto sort_by = [&](std::vector<ObjectId>& ids, TaskId Object::*when) {
+  const auto sort_by = [&](List<ObjectId>& ids, TaskId Object::*when) {
     std::stable_sort(ids.begin(), ids.end(), [&](ObjectId a, ObjectId b) {
-      return program.objects[static_cast<std::size_t>(a)].*when <
-             program.objects[static_cast<std::size_t>(b)].*when;
+      return program.objects[a].*when < program.objects[b].*when;
     });
   };
   sort_by(births.born, &Object::first);
@@ -123,9 +122,7 @@ Births births_of(const Program& program, Tier tier) {
 // each that is held no longer.
 template <class Place, class TakeBack>
 void live_through(const Program& program, const Births& births, Place place, TakeBack take_back) {
-  const auto object = [&](ObjectId id) -> const Object& {
-    return program.objects[static_cast<std::size_t>(id)];
-  };
+  const auto object = [&](ObjectId id) -> const Object& { return program.objects[id]; };
   for (const ObjectId id : births.persistent) {
     if (!place(id, object(id))) return;
   }
@@ -138,8 +135,8 @@ void live_through(const Program& program, const Births& births, Place place, Tak
 
 // One sweep through the step in what is free of an arena. Returns by how much the arena was too
 // small for the first object that found no place; 0 when all did.
-Bytes sweep(const Program& program, const Births& births, std::vector<Bytes>& offsets,
-            FreeList free, bool streams_opposite = false) {
+Bytes sweep(const Program& program, const Births& births, List<Bytes>& offsets, FreeList free,
+            bool streams_opposite = false) {
   Bytes missing = 0;
   live_through(
       program, births,
@@ -147,13 +144,11 @@ Bytes sweep(const Program& program, const Births& births, std::vector<Bytes>& of
         const bool opposite = streams_opposite && object.stream >= 0;
         const auto at = free.take(object.bytes, object.alignment,
                                   opposite == (object.end == End::low) ? End::high : End::low);
-        offsets[static_cast<std::size_t>(id)] = at.value_or(0);
+        offsets[id] = at.value_or(0);
         if (!at) missing = std::max(object.alignment, object.bytes - free.largest());
         return at.has_value();
       },
-      [&](ObjectId id, const Object& object) {
-        free.give_back(offsets[static_cast<std::size_t>(id)], object.bytes);
-      });
+      [&](ObjectId id, const Object& object) { free.give_back(offsets[id], object.bytes); });
   return missing;
 }
 
@@ -172,12 +167,11 @@ Bytes peak_alive(const Program& program, const Births& births) {
 }
 
 // Up to where objects lie.
-Bytes extent(const Program& program, const Births& births, const std::vector<Bytes>& offsets) {
+Bytes extent(const Program& program, const Births& births, const List<Bytes>& offsets) {
   Bytes end = 0;
   for (const auto* ids : {&births.persistent, &births.born}) {
     for (const ObjectId id : *ids) {
-      const auto i = static_cast<std::size_t>(id);
-      end = std::max(end, offsets[i] + program.objects[i].bytes);
+      end = std::max(end, offsets[id] + program.objects[id].bytes);
     }
   }
   return end;

@@ -3,15 +3,15 @@
 #pragma once
 
 #include <limits>
-#include <vector>
 
+#include "base/list.h"
 #include "plan/program.h"
 
 namespace ebb::plan {
 
 struct Layout {
-  std::vector<Bytes> offsets;  // by object, within its tier's arena
-  PerTier<Bytes> size{};       // of the tier's arena: the predicted peak
+  List<Bytes> offsets;    // by object, within its tier's arena
+  PerTier<Bytes> size{};  // of the tier's arena: the predicted peak
 
   Bytes size_of(Tier tier) const { return size[tier]; }
 };

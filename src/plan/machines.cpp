@@ -175,8 +175,8 @@ Profile cpu_server() {
 
 }  // namespace
 
-std::vector<std::string_view> machine_names() {
-  std::vector<std::string_view> names;
+List<std::string_view> machine_names() {
+  List<std::string_view> names;
   for (const Card& card : kCards) names.push_back(card.name);
   names.insert(names.end(), {"h200", "cpu-server"});
   return names;

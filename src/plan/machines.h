@@ -2,14 +2,14 @@
 #pragma once
 
 #include <string_view>
-#include <vector>
 
+#include "base/list.h"
 #include "plan/profile.h"
 
 namespace ebb::plan {
 
 // "rtx-4090", "h200", ...; throws ConfigError that lists them.
 Profile machine(std::string_view name);
-std::vector<std::string_view> machine_names();
+List<std::string_view> machine_names();
 
 }  // namespace ebb::plan

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
+#include "base/list.h"
 #include "plan/program.h"
-#include "plan/span.h"
+#include "plan/time_span.h"
 
 namespace ebb::plan {
 
@@ -22,6 +22,6 @@ struct MemoryChange {
 // to start before the end of what it waited for counts from that end on, so that memory that was
 // handed on is not counted twice. Hence on every tier the sum of all changes so far is at most the
 // size of the program's layout.
-std::vector<MemoryChange> memory_curve(const Program&, std::span<const Span>);
+List<MemoryChange> memory_curve(const Program&, std::span<const TimeSpan>);
 
 }  // namespace ebb::plan

@@ -1,5 +1,5 @@
-// From limits and wishes to a plan: tries candidates through layout and simulator and keeps the
-// fastest that fits. What the user fixed stays fixed.
+// From limits and fixed choices to a plan: tries candidates through layout and simulator and keeps
+// the fastest that fits. What the user fixed stays fixed.
 #pragma once
 
 #include "plan/candidate.h"
@@ -9,6 +9,6 @@ namespace ebb::plan {
 
 // The fastest plan that fits. Throws OutOfBudget, whose text is the table of who needs what, what
 // is missing and what would help.
-Plan make_plan(const Workload&, const Wishes&, const Limits&, const Profile&);
+Plan make_plan(const Workload&, const FixedChoices&, const Limits&, const Profile&);
 
 }  // namespace ebb::plan

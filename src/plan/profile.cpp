@@ -86,19 +86,18 @@ Shared rough_cores(int threads) {
   return {.name = "cores", .capacity = {all, "rule of thumb"}, .wants = {all, 1, 1, all, all}};
 }
 
-Json by_draw(const std::array<double, kDraws.size()>& numbers) {
+Json by_draw(const ByDraw& numbers) {
   Json json;
   for (const Draw draw : kDraws) {
     if (draw != Draw::nothing) {
-      json[std::string(name_of(draw))] = numbers[static_cast<std::size_t>(draw)];
+      json[std::string(name_of(draw))] = numbers[draw];
     }
   }
   return json;
 }
 
-std::array<double, kDraws.size()> read_by_draw(const Json& json, std::string_view what,
-                                               int version) {
-  std::array<double, kDraws.size()> numbers{};
+ByDraw read_by_draw(const Json& json, std::string_view what, int version) {
+  ByDraw numbers{};
   for (const Draw draw : kDraws) {
     const bool of_disk = draw == Draw::read || draw == Draw::write;
     if (draw == Draw::nothing || (of_disk && version <= kNoDisk)) continue;
@@ -109,7 +108,7 @@ std::array<double, kDraws.size()> read_by_draw(const Json& json, std::string_vie
     if (!std::isfinite(number) || number < 0) {
       throw FormatError(fmt::format("a '{}' of {}; expected 0 or more", what, number));
     }
-    numbers[static_cast<std::size_t>(draw)] = number;
+    numbers[draw] = number;
   }
   return numbers;
 }
@@ -260,8 +259,8 @@ void add_shared_disk(Profile& profile, const Figure& both) {
   const auto shared = [&](std::string_view name, const Figure& capacity, double reads,
                           double writes) {
     Shared made{.name = std::string(name), .capacity = capacity};
-    made.wants[static_cast<std::size_t>(Draw::read)] = reads;
-    made.wants[static_cast<std::size_t>(Draw::write)] = writes;
+    made.wants[Draw::read] = reads;
+    made.wants[Draw::write] = writes;
     profile.shared.push_back(std::move(made));
   };
   const Figure &read = profile.read_bytes_per_second, &write = profile.write_bytes_per_second;
@@ -277,12 +276,20 @@ double seconds_of(const Cost& cost, const ProfileField& field, const Profile& pr
   return field.unit == kSeconds ? amount * speed : amount / speed;
 }
 
+double reading_seconds(const Cost& cost, const Profile& profile) {
+  const double computing = cost.flops / profile.matmul_flops +
+                           cost.narrow_flops / profile.narrow_flops +
+                           cost.attention_flops / profile.attention_flops;
+  return std::max(0.0, cost.read_bytes / profile.device_bytes_per_second - computing);
+}
+
 double predicted_seconds(const Task& task, const LaneInfo& lane, const Profile& profile) {
   const auto moved = static_cast<double>(task.moved);
   double seconds = profile.task_seconds;
   switch (lane.kind) {
     case LaneKind::compute:
       for (const ProfileField& field : kFields) seconds += seconds_of(task.cost, field, profile);
+      if (task.cost.read_bytes > 0) seconds += reading_seconds(task.cost, profile);
       break;
     case LaneKind::cpu:
       seconds += moved / (task.draw == Draw::sum ? profile.sum_bytes_per_second

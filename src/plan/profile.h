@@ -6,9 +6,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "base/enum_array.h"
 #include "base/json_fwd.h"
+#include "base/list.h"
 #include "plan/program.h"
 
 namespace ebb::plan {
@@ -24,17 +25,19 @@ struct Figure {
   std::string source = "assumed";
 };
 
+using ByDraw = EnumArray<Draw, double, kDraws.size()>;
+
 // Something that tasks share while they run at once. Where together they want more than there is,
 // it is divided in proportion to what each got when all were measured at once, or, where that was
 // not measured, to what each wants; none gets more than it wants.
 struct Shared {
   std::string name;
   Figure capacity;
-  std::array<double, kDraws.size()> wants{};   // of a task alone, by what it draws
-  std::array<double, kDraws.size()> beside{};  // of a task beside all others; 0: not measured
+  ByDraw wants{};   // of a task alone, by what it draws
+  ByDraw beside{};  // of a task beside all others; 0: not measured
 
-  double wants_of(Draw draw) const { return wants[static_cast<std::size_t>(draw)]; }
-  double beside_of(Draw draw) const { return beside[static_cast<std::size_t>(draw)]; }
+  double wants_of(Draw draw) const { return wants[draw]; }
+  double beside_of(Draw draw) const { return beside[draw]; }
 };
 
 // A drive that nobody measured, as sustained writes leave it.
@@ -59,7 +62,7 @@ struct Profile {
   Figure task_seconds;    // what starting a task costs
   Figure copy_seconds{};  // what starting a copy costs besides
   Figure call_seconds{};  // what starting an op within a task costs
-  std::vector<Shared> shared{};
+  List<Shared> shared{};
   // Figures that are others with another type or state format: "fp32", "bf16 states",
   // "int8 states"; by name of the variant and of the field.
   std::map<std::string, std::map<std::string, Figure>> variants{};
@@ -102,6 +105,10 @@ void add_shared_disk(Profile&, const Figure& both);
 
 // Of the compute lane: what the field's part of the work takes.
 double seconds_of(const Cost&, const ProfileField&, const Profile&);
+
+// What products and attention of few tokens take longer than that, as their operands are not read
+// any faster; at the speed of updates, which read and write memory alike.
+double reading_seconds(const Cost&, const Profile&);
 
 // What a task takes when nothing runs beside it.
 double predicted_seconds(const Task&, const LaneInfo&, const Profile&);

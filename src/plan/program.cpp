@@ -3,31 +3,34 @@
 #include <algorithm>
 #include <array>
 
+#include "base/enum_array.h"
+
 namespace ebb::plan {
 
 std::string_view name_of(Op op) {
-  constexpr std::array<std::string_view, 15> names = {
-      "embed",        "forward",         "head",        "recompute", "backward", "embed_backward",
-      "add_gradient", "finish_gradient", "reset_scale", "norm",      "update",   "loss",
-      "decode",       "logits",          "transfer"};
-  return names[static_cast<std::size_t>(op)];
+  constexpr EnumArray<Op, std::string_view, 19> names = {
+      "embed",          "forward",         "head",        "head_begin", "head_statistics",
+      "head_gradients", "head_end",        "recompute",   "backward",   "embed_backward",
+      "add_gradient",   "finish_gradient", "reset_scale", "norm",       "update",
+      "loss",           "decode",          "logits",      "transfer"};
+  return names[op];
 }
 
 std::string_view name_of(Draw draw) {
-  constexpr std::array<std::string_view, kDraws.size()> names = {
+  constexpr EnumArray<Draw, std::string_view, kDraws.size()> names = {
       "compute", "up", "down", "update", "sum", "read", "write", "nothing"};
-  return names[static_cast<std::size_t>(draw)];
+  return names[draw];
 }
 
 void Program::find_lifetimes() {
   for (Object& object : objects) object.first = object.last = -1;
-  std::vector<std::vector<ObjectId>> born(streams.size());
-  for (TaskId id = 0; id < static_cast<TaskId>(tasks.size()); ++id) {
-    for (const Use& use : tasks[static_cast<std::size_t>(id)].uses) {
-      Object& object = objects[static_cast<std::size_t>(use.object)];
+  List<List<ObjectId>> born(streams.size());
+  for (TaskId id = 0; id < tasks.count(); ++id) {
+    for (const Use& use : tasks[id].uses) {
+      Object& object = objects[use.object];
       if (object.first < 0) {
         object.first = id;
-        if (object.stream >= 0) born[static_cast<std::size_t>(object.stream)].push_back(use.object);
+        if (object.stream >= 0) born[object.stream].push_back(use.object);
       }
       object.last = id;
     }
@@ -37,7 +40,7 @@ void Program::find_lifetimes() {
     // The one that comes when as many as are wanted are alive may have the first one's bytes.
     const auto ahead = static_cast<std::size_t>(std::max(1, streams[s].depth) - 1);
     for (std::size_t i = 0; i + ahead < born[s].size(); ++i) {
-      Object& object = objects[static_cast<std::size_t>(born[s][i])];
+      Object& object = objects[born[s][i]];
       object.held = std::max(object.held, (*this)[born[s][i + ahead]].first);
     }
   }

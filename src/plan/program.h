@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "base/list.h"
 #include "plan/choices.h"
 #include "plan/topology.h"
 #include "plan/types.h"
@@ -51,11 +51,12 @@ struct Object {
 // of which it may use several ranges.
 enum class Role : std::uint8_t {
   weights,       // of the task's block or chunk
-  head_weights,  // the tied embedding, in the head
+  head_weights,  // the tied embedding, or a piece of the table, in the head
   input,         // a block's input
   output,        // the next block's input
   saved,
-  kept,  // saved too, although it is cheap to make again
+  saved_mlp,    // by a block that is not recomputed
+  cheap_saved,  // saved too, although it is cheap to make again
   work,
   scratch,
   tables,
@@ -66,11 +67,13 @@ enum class Role : std::uint8_t {
   sum,       // of gradients over micro-batches
   sum_rest,  // its lower plane, where it has two (kernels/optimizer_ops.h)
   tied_sum,
-  state,    // of the task's chunk
-  report,   // losses and sums of squares
-  squares,  // sums of squares that were made where the norm is
-  scale,    // what the norm decided
-  cache,    // keys and values
+  head_state,     // what the head keeps from piece to piece
+  head_gradient,  // what its pieces add up to
+  state,          // of the task's chunk
+  report,         // losses and sums of squares
+  squares,        // sums of squares that were made where the norm is
+  scale,          // what the norm decided
+  cache,          // keys and values
   logits,
   source,  // of a transfer
   destination,
@@ -80,8 +83,13 @@ enum class Role : std::uint8_t {
 enum class Op : std::uint8_t {
   embed,
   forward,
-  head,       // final norm, logits in slices, loss and their gradients
-  recompute,  // a block's forward again, for what the backward needs
+  head,  // final norm, logits in slices, loss and their gradients
+  // The head by pieces of the vocabulary:
+  head_begin,       // final norm
+  head_statistics,  // of a piece's logits
+  head_gradients,   // of a piece
+  head_end,         // the loss, and the final norm's gradient
+  recompute,        // a block's forward again, for what the backward needs
   backward,
   embed_backward,
   add_gradient,     // a micro-batch's gradient into the sum
@@ -130,14 +138,15 @@ struct Task {
   int block = -1;
   int micro = -1;
   int chunk = -1;
+  int piece = -1;  // of the block, which runs piece by piece; -1: all of it
   // What an argument of the run says of how many of the planned bytes are moved; -1: all of them.
   int argument = -1;
   bool ends_pass = false;   // the last task of a micro-batch's backward pass
   bool names_block = true;  // for people: there is one such task for each block
   Cost cost{};
   Bytes moved = 0;  // by a transfer, or through the CPU's memory
-  std::vector<Use> uses{};
-  std::vector<Wait> waits{};  // on tasks of other lanes; its own lane's order goes without saying
+  List<Use> uses{};
+  List<Wait> waits{};  // on tasks of other lanes; its own lane's order goes without saying
 
   bool is_transfer() const { return kind == Kind::transfer; }
   const Use* find(Role role) const {
@@ -156,12 +165,12 @@ struct Part {
 
 // What lives from step to step, for whoever loads, saves or feeds it between steps.
 struct PersistentObjects {
-  std::vector<ObjectId> weights;        // by block; -1 where each chunk has its own
-  std::vector<ObjectId> chunk_weights;  // by chunk; -1 where they are with the block's
-  std::vector<ObjectId> states;         // by chunk, on its home
-  std::vector<ObjectId> weight_copies;  // by chunk; -1 where the CPU keeps none
-  std::vector<ObjectId> batches;        // by micro-batch, in host memory
-  std::vector<ObjectId> caches;         // by block, for generation; -1 for those without
+  List<ObjectId> weights;        // by block; -1 where each chunk has its own
+  List<ObjectId> chunk_weights;  // by chunk; -1 where they are with the block's
+  List<ObjectId> states;         // by chunk, on its home
+  List<ObjectId> weight_copies;  // by chunk; -1 where the CPU keeps none
+  List<ObjectId> batches;        // by micro-batch, in host memory
+  List<ObjectId> caches;         // by block, for generation; -1 for those without
   ObjectId scratch = -1;
   ObjectId tables = -1;
   ObjectId report = -1;  // in host memory: losses and sums of squares, or logits
@@ -169,13 +178,13 @@ struct PersistentObjects {
 
 struct Program {
   std::shared_ptr<const Topology> topology = device_and_host();
-  std::vector<Object> objects{};
-  std::vector<ObjectStream> streams{};
-  std::vector<Task> tasks{};
-  std::vector<Chunk> chunks{};
+  List<Object> objects{};
+  List<ObjectStream> streams{};
+  List<Task> tasks{};
+  List<Chunk> chunks{};
   PersistentObjects persistent{};
 
-  const Object& operator[](ObjectId id) const { return objects[static_cast<std::size_t>(id)]; }
+  const Object& operator[](ObjectId id) const { return objects[id]; }
   // The bytes of an object that a task uses.
   Range range_of(const Use& use) const {
     const Bytes all = (*this)[use.object].bytes - use.range.first;

@@ -1,8 +1,7 @@
 #include "plan/refusal.h"
 
-#include <vector>
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "plan/explain.h"
 #include "plan/search.h"
@@ -10,9 +9,9 @@
 namespace ebb::plan {
 namespace {
 
-// What would help, each tried out: the same work with one thing let go, or with more and more.
-std::vector<std::string> remedies(const Plan& closest, const Wishes& wishes) {
-  Wishes freer = wishes;
+// Tried out: the same work with one thing let go, or with more and more.
+List<std::string> tried_remedies(const Plan& closest, const FixedChoices& fixed) {
+  FixedChoices freer = fixed;
   for (const Choice& choice : choice_table()) {
     if (choice.remedy.empty() || !is_fixed(choice, freer)) continue;
     choice.release(freer);
@@ -28,7 +27,17 @@ std::vector<std::string> remedies(const Plan& closest, const Wishes& wishes) {
 
 }  // namespace
 
-std::string explain_refusal(const Plan& closest, const Wishes& wishes) {
+List<Shortfall> shortfalls_of(const Plan& plan) {
+  List<Shortfall> shortfalls;
+  for (const Tier tier : plan.workload.topology->all_tiers()) {
+    if (plan.peak(tier) <= plan.limits[tier]) continue;
+    shortfalls.push_back(
+        {(*plan.workload.topology)[tier].name, plan.peak(tier), plan.limits[tier]});
+  }
+  return shortfalls;
+}
+
+std::string explain_missing(const Plan& closest) {
   std::string text = "the work does not fit the limits.\n" + memory_table(closest);
   for (const Tier tier : closest.workload.topology->all_tiers()) {
     const Bytes missing = closest.peak(tier) - closest.limits[tier];
@@ -39,6 +48,11 @@ std::string explain_refusal(const Plan& closest, const Wishes& wishes) {
                         name, format_bytes(missing), missing, name, memory ? "-memory " : " PATH:",
                         memory ? closest.peak(tier) : align_up(closest.peak(tier), kMiB));
   }
+  return text;
+}
+
+OutOfBudget refusal(const Plan& closest, const FixedChoices& fixed) {
+  std::string text = explain_missing(closest);
   if (const std::int64_t tasks = tasks_of_step(closest.program, closest.workload);
       tasks > kMostTasks) {
     text += fmt::format(
@@ -47,13 +61,16 @@ std::string explain_refusal(const Plan& closest, const Wishes& wishes) {
         tasks, kMostTasks);
   }
   text += fmt::format("Closest plan: {}\nWhat would help:\n", flags_of(closest.choices));
-  for (const std::string& remedy : remedies(closest, wishes)) text += "  - " + remedy + "\n";
+  List<std::string> remedies = tried_remedies(closest, fixed);
   if (closest.choices.below == Tier::host &&
       closest.peak(Tier::host) > closest.limits[Tier::host]) {
-    text += "  - a disk for what host memory cannot hold (--disk PATH[:BYTES])\n";
+    remedies.emplace_back("a disk for what host memory cannot hold (--disk PATH[:BYTES])");
   }
-  text += "  - a smaller --micro-batch (with a larger --accumulate) or a shorter --sequence\n";
-  return text + "  - a higher limit, or a smaller model";
+  remedies.emplace_back(
+      "a smaller --micro-batch (with a larger --accumulate) or a shorter --sequence");
+  remedies.emplace_back("a higher limit, or a smaller model");
+  return {fmt::format("{}  - {}", text, fmt::join(remedies, "\n  - ")), shortfalls_of(closest),
+          std::move(remedies)};
 }
 
 }  // namespace ebb::plan

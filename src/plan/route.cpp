@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -58,7 +57,7 @@ class Router {
   }
 
   // What goes at once: the least that any tier on the way can take.
-  Bytes piece_of(const std::vector<Tier>& way) const {
+  Bytes piece_of(const List<Tier>& way) const {
     Bytes piece = 0;
     for (const Tier tier : way) {
       const Bytes most = info(tier).largest_transfer;
@@ -71,7 +70,7 @@ class Router {
   void cut(const Task& task) {
     const Use& source = *task.find(Role::source);
     const Use& destination = *task.find(Role::destination);
-    const std::vector<Tier> way = program_.topology->route(tier_of(source), tier_of(destination));
+    const List<Tier> way = program_.topology->route(tier_of(source), tier_of(destination));
     Bytes grain = kAlignment;
     for (const Tier tier : way) grain = std::max(grain, info(tier).alignment);
     const Bytes piece = align_up(piece_of(way), grain);
@@ -120,7 +119,7 @@ class Router {
 
   // What trades whole grains has room for them, and starts at one.
   void pad(ObjectId id, Bytes end, Bytes grain) {
-    Object& object = program_.objects[static_cast<std::size_t>(id)];
+    Object& object = program_.objects[id];
     object.bytes = std::max(object.bytes, align_up(end));
     object.alignment = std::max(object.alignment, grain);
   }
@@ -157,7 +156,7 @@ class Router {
   int depth_;
   struct Stream {
     int number = -1;  // of the program's
-    std::vector<ObjectId> objects{};
+    List<ObjectId> objects{};
     std::size_t next = 0;
   };
   std::map<std::pair<Tier, Tier>, Stream> streams_;

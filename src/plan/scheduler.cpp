@@ -11,9 +11,8 @@ namespace {
 ObjectId object_of(const Fetch& fetch) { return fetch.task.find(Role::destination)->object; }
 
 // Bytes of a tier that are alive at each task, without what is left out.
-std::vector<Bytes> bytes_alive(const Program& program, Tier tier,
-                               const std::vector<bool>& left_out) {
-  std::vector<Bytes> change(program.tasks.size() + 1, 0);
+List<Bytes> bytes_alive(const Program& program, Tier tier, const List<bool>& left_out) {
+  List<Bytes> change(program.tasks.size() + 1, 0);
   Bytes now = 0;
   for (std::size_t i = 0; i < program.objects.size(); ++i) {
     const Object& object = program.objects[i];
@@ -21,21 +20,21 @@ std::vector<Bytes> bytes_alive(const Program& program, Tier tier,
     if (object.persistent) {
       now += object.bytes;
     } else if (object.first >= 0) {
-      change[static_cast<std::size_t>(object.first)] += object.bytes;
-      change[static_cast<std::size_t>(object.held) + 1] -= object.bytes;
+      change[object.first] += object.bytes;
+      change[object.held + 1] -= object.bytes;
     }
   }
-  std::vector<Bytes> alive(program.tasks.size());
+  List<Bytes> alive(program.tasks.size());
   for (std::size_t task = 0; task < alive.size(); ++task) alive[task] = now += change[task];
   return alive;
 }
 
 class Scheduler {
  public:
-  Scheduler(const Program& program, const std::vector<Fetch>& fetches, const PerTier<Bytes>& budget)
+  Scheduler(const Program& program, const List<Fetch>& fetches, const PerTier<Bytes>& budget)
       : program_(program), fetches_(fetches), budget_(budget), starts_(fetches.size(), 0) {
-    std::vector<bool> left_out(program.objects.size(), false);
-    for (const Fetch& fetch : fetches) left_out[static_cast<std::size_t>(object_of(fetch))] = true;
+    List<bool> left_out(program.objects.size(), false);
+    for (const Fetch& fetch : fetches) left_out[object_of(fetch)] = true;
     for (const Tier tier : program.topology->all_tiers())
       alive_[tier] = bytes_alive(program, tier, left_out);
   }
@@ -47,26 +46,25 @@ class Scheduler {
 
   TaskId start(std::size_t fetch) const { return starts_[fetch]; }
   // Which fetch is issued before which, where they start at the same task.
-  const std::vector<std::size_t>& order() const { return order_; }
+  const List<std::size_t>& order() const { return order_; }
 
  private:
   const Object& object(std::size_t fetch) const { return program_[object_of(fetches_[fetch])]; }
 
   void take(const Object& object, TaskId from) {
     for (TaskId task = from; task <= object.last; ++task) {
-      alive_[object.tier][static_cast<std::size_t>(task)] += object.bytes;
+      alive_[object.tier][task] += object.bytes;
     }
   }
 
   void place_streams() {
-    std::map<int, std::vector<std::size_t>> by_stream;
+    std::map<int, List<std::size_t>> by_stream;
     for (std::size_t i = 0; i < fetches_.size(); ++i) {
       if (object(i).stream >= 0) by_stream[object(i).stream].push_back(i);
     }
     for (const auto& [stream, members] : by_stream) {
-      const auto ahead = static_cast<std::size_t>(
-          std::max(1, program_.streams[static_cast<std::size_t>(stream)].depth) - 1);
-      std::vector<const Object*> objects;  // one may be fetched in parts, which come together
+      const auto ahead = static_cast<std::size_t>(std::max(1, program_.streams[stream].depth) - 1);
+      List<const Object*> objects;  // one may be fetched in parts, which come together
       for (const std::size_t i : members) {
         const bool fresh = objects.empty() || objects.back() != &object(i);
         if (fresh) objects.push_back(&object(i));
@@ -80,21 +78,20 @@ class Scheduler {
   }
 
   // Where each starts when they are issued in `order`, which takes their room.
-  void place(const std::vector<std::size_t>& order, PerTier<std::vector<Bytes>>& alive) {
+  void place(const List<std::size_t>& order, PerTier<List<Bytes>>& alive) {
     TaskId from = 0;
     for (const std::size_t i : order) {
       const Object& state = object(i);
-      std::vector<Bytes>& bytes = alive[state.tier];
+      List<Bytes>& bytes = alive[state.tier];
       from = std::max(from, fetches_[i].earliest);
       // Go back from the last use for as long as there is room.
       TaskId start = state.last + 1;
-      while (start > from &&
-             bytes[static_cast<std::size_t>(start) - 1] + state.bytes <= budget_[state.tier]) {
+      while (start > from && bytes[start - 1] + state.bytes <= budget_[state.tier]) {
         --start;
       }
       start = std::min(start, state.first);
       for (TaskId task = start; task <= state.last; ++task) {
-        bytes[static_cast<std::size_t>(task)] += state.bytes;
+        bytes[task] += state.bytes;
       }
       from = std::max(from, start);
       starts_[i] = start;
@@ -103,7 +100,7 @@ class Scheduler {
 
   // What comes from a tier that cannot be addressed, a slow one, has the first choice of the room.
   void place_by_room(Arrival arrival) {
-    std::vector<std::size_t> slow, fast;
+    List<std::size_t> slow, fast;
     for (std::size_t i = 0; i < fetches_.size(); ++i) {
       if (object(i).stream >= 0) continue;
       const Tier from = program_[fetches_[i].task.find(Role::source)->object].tier;
@@ -114,8 +111,8 @@ class Scheduler {
     if (!fast.empty()) place_by_room(fast, arrival);
   }
 
-  void place_by_room(std::vector<std::size_t>& order, Arrival arrival) {
-    PerTier<std::vector<Bytes>> alive = alive_;
+  void place_by_room(List<std::size_t>& order, Arrival arrival) {
+    PerTier<List<Bytes>> alive = alive_;
     place(order, alive);
     // Those that are in before the first is used take their places from the high end down. Updates
     // go in the order of the blocks, and so does what the next forward pass fills from the low end
@@ -133,26 +130,26 @@ class Scheduler {
   }
 
   const Program& program_;
-  const std::vector<Fetch>& fetches_;
+  const List<Fetch>& fetches_;
   const PerTier<Bytes>& budget_;
-  PerTier<std::vector<Bytes>> alive_;
-  std::vector<TaskId> starts_;
-  std::vector<std::size_t> order_;
+  PerTier<List<Bytes>> alive_;
+  List<TaskId> starts_;
+  List<std::size_t> order_;
 };
 
 }  // namespace
 
-void place_fetches(Program& program, std::vector<Fetch> fetches, const PerTier<Bytes>& budget,
+void place_fetches(Program& program, List<Fetch> fetches, const PerTier<Bytes>& budget,
                    Arrival arrival) {
   if (fetches.empty()) return;
   program.find_lifetimes();
   Scheduler scheduler(program, fetches, budget);
   scheduler.run(arrival);
-  std::vector<std::vector<Task>> inserted(program.tasks.size());
+  List<List<Task>> inserted(program.tasks.size());
   for (const std::size_t i : scheduler.order()) {
-    inserted[static_cast<std::size_t>(scheduler.start(i))].push_back(std::move(fetches[i].task));
+    inserted[scheduler.start(i)].push_back(std::move(fetches[i].task));
   }
-  std::vector<Task> merged;
+  List<Task> merged;
   merged.reserve(program.tasks.size() + fetches.size());
   for (std::size_t task = 0; task < program.tasks.size(); ++task) {
     std::move(inserted[task].begin(), inserted[task].end(), std::back_inserter(merged));
@@ -163,9 +160,9 @@ void place_fetches(Program& program, std::vector<Fetch> fetches, const PerTier<B
 
 void hold_what_leaves(Program& program, const PerTier<Bytes>& budget) {
   // By tier, in the order in which they would be gone.
-  std::vector<std::vector<ObjectId>> leaving(program.topology->tiers.size());
-  for (TaskId id = 0; id < static_cast<TaskId>(program.tasks.size()); ++id) {
-    const Task& task = program.tasks[static_cast<std::size_t>(id)];
+  List<List<ObjectId>> leaving(program.topology->tiers.size());
+  for (TaskId id = 0; id < program.tasks.count(); ++id) {
+    const Task& task = program.tasks[id];
     if (!task.is_transfer()) continue;
     const Tier to = program[task.find(Role::destination)->object].tier;
     const ObjectId source = task.find(Role::source)->object;
@@ -174,11 +171,11 @@ void hold_what_leaves(Program& program, const PerTier<Bytes>& budget) {
     leaving[object.tier.index].push_back(source);
   }
   for (const Tier tier : program.topology->all_tiers()) {
-    std::vector<ObjectId>& ids = leaving[tier.index];
+    List<ObjectId>& ids = leaving[tier.index];
     if (ids.empty()) continue;
     std::stable_sort(ids.begin(), ids.end(),
                      [&](ObjectId a, ObjectId b) { return program[a].held < program[b].held; });
-    const std::vector<Bytes> alive = bytes_alive(program, tier, {});
+    const List<Bytes> alive = bytes_alive(program, tier, {});
     const Bytes room = std::min(budget[tier], *std::max_element(alive.begin(), alive.end()));
     // Those from `oldest` up to `next` are kept; where there is no room for all, the oldest goes.
     std::size_t oldest = 0, next = 0;
@@ -188,11 +185,9 @@ void hold_what_leaves(Program& program, const PerTier<Bytes>& budget) {
       for (; next < ids.size() && program[ids[next]].held < id; ++next) {
         kept += program[ids[next]].bytes;
       }
-      const auto full = [&] {
-        return id == end || alive[static_cast<std::size_t>(id)] + kept > room;
-      };
+      const auto full = [&] { return id == end || alive[id] + kept > room; };
       for (; oldest < next && full(); ++oldest) {
-        Object& object = program.objects[static_cast<std::size_t>(ids[oldest])];
+        Object& object = program.objects[ids[oldest]];
         object.held = id - 1;
         kept -= object.bytes;
       }

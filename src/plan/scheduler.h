@@ -1,8 +1,7 @@
 // Where in the issue order objects are fetched that later tasks need: one scheduler for all rules.
 #pragma once
 
-#include <vector>
-
+#include "base/list.h"
 #include "plan/program.h"
 
 namespace ebb::plan {
@@ -27,7 +26,7 @@ enum class Arrival : std::uint8_t {
 // there until its last use, or right before they are needed if there is no such point. One rule for
 // both halves of the tide: in the backward pass room comes from activations that are done with,
 // behind the norm from states that went out.
-void place_fetches(Program&, std::vector<Fetch> fetches, const PerTier<Bytes>& budget, Arrival);
+void place_fetches(Program&, List<Fetch> fetches, const PerTier<Bytes>& budget, Arrival);
 
 // What leaves for a tier that cannot be addressed, a slow one, keeps its bytes for as long as there
 // is room, in the budget and below the peak that its tier has anyway: who comes next then waits for

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "plan/lower_bound.h"
 #include "plan/training_program.h"
 
 namespace ebb::plan {
@@ -27,106 +28,19 @@ constexpr int kFarthest = 8;
 // What is searched: a value for each row of the table. The share that leaves the device is the
 // least that fits, and `more`.
 struct Point {
-  std::vector<std::int64_t> values;
+  List<std::int64_t> values;
   int more = 0;
   friend auto operator<=>(const Point&, const Point&) = default;
 };
 
-// Below what no step with some choices can be, by what each lane has to do at least.
-class LowerBound {
- public:
-  LowerBound(const Workload& work, const Profile& profile) : work_(work), profile_(profile) {
-    Cost all;
-    state_ = weight_ = std::numeric_limits<double>::infinity();
-    for (const Block& block : work.blocks) {
-      all += block.forward;
-      all += block.backward;
-      if (block.parameters == 0) continue;
-      const auto least = [&](const Planes& planes) {
-        return static_cast<double>(planes.bytes(block.parameters)) /
-               static_cast<double>(block.parameters);
-      };
-      state_ = std::min(state_, least(block.states));
-      weight_ = std::min(weight_, least(block.weights));
-    }
-    passes_ = static_cast<double>(work.micro_batches);
-    parameters_ = static_cast<double>(work.parameters());
-    model_seconds_ = passes_ * seconds(all);
-    const auto gradient = static_cast<double>(work.gradient_bytes);
-    Cost device;
-    device.bytes = parameters_ * (2 * (state_ + weight_) + gradient + sum_traffic(work));
-    device_seconds_ = seconds(device);
-  }
-
-  // Of all parameters.
-  double state_bytes() const { return parameters_ * state_; }
-  double weight_bytes() const { return parameters_ * weight_; }
-
-  double operator()(const Choices& choices) const {
-    const double streamed =
-        (choices.offload_fraction - choices.host_fraction) * parameters_ * state_;
-    const double by_host = choices.host_fraction * parameters_;
-    const auto gradient = static_cast<double>(work_.gradient_bytes);
-    const double inputs = static_cast<double>(choices.host_inputs * work_.input) * passes_;
-    Cost again;
-    Cost spared;
-    const std::vector<int> layers = work_.all_of(BlockKind::layer);
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      const Block& block = work_.blocks[static_cast<std::size_t>(layers[i])];
-      const auto layer = static_cast<std::int64_t>(i);
-      if (layer < choices.recompute_blocks) again += block.recompute;
-      if (layer >= work_.layers() - choices.kept_blocks) spared += block.made_again;
-    }
-    double weights = 0;  // of layers, which come up twice a pass
-    if (choices.streamed_weights > 0) {
-      const std::vector<Tier> homes = weight_homes(work_, choices);
-      for (const int b : layers) {
-        const Block& block = work_.blocks[static_cast<std::size_t>(b)];
-        if (homes[static_cast<std::size_t>(b)] != Tier::device) {
-          weights += 2 * passes_ * static_cast<double>(block.weights.bytes(block.parameters));
-        }
-      }
-    }
-    const double updated = choices.streamed_weights > 0 ? 0 : by_host * weight_;
-    const double up = (streamed + updated + weights + inputs) / profile_.up_bytes_per_second;
-    const double down =
-        (streamed + by_host * gradient * passes_ + inputs) / profile_.down_bytes_per_second;
-    const double host =
-        by_host * (2 * (state_ + weight_) + gradient) / profile_.host_bytes_per_second;
-    const double compute = model_seconds_ + passes_ * (seconds(again) - seconds(spared)) +
-                           (1 - choices.host_fraction) * device_seconds_;
-    return std::max({compute, up, down, host});
-  }
-
- private:
-  // Of all micro-batches, for each parameter.
-  static double sum_traffic(const Workload& work) {
-    const std::int64_t last = work.micro_batches - 1;
-    double bytes = static_cast<double>(work.sum_traffic(last));
-    if (last > 1) bytes += static_cast<double>(work.sum_traffic(1));
-    if (last > 2) bytes += static_cast<double>((last - 2) * work.sum_traffic(2));
-    return bytes;
-  }
-  double seconds(const Cost& cost) const {
-    double sum = 0;
-    for (const ProfileField& field : profile_fields()) sum += seconds_of(cost, field, profile_);
-    return sum;
-  }
-
-  const Workload& work_;
-  const Profile& profile_;
-  double passes_ = 0, parameters_ = 0, model_seconds_ = 0, device_seconds_ = 0;
-  double state_ = 0, weight_ = 0;  // bytes of a parameter, where it has the fewest
-};
-
 class Searcher {
  public:
-  Searcher(const Workload& work, const Wishes& wishes, const Limits& limits, const Profile& profile,
-           const SearchBudget& budget)
+  Searcher(const Workload& work, const FixedChoices& fixed, const Limits& limits,
+           const Profile& profile, const SearchBudget& budget)
       : work_(budget.every_pass ? work : shortened(work, kMostPasses)),
         three_passes_(shortened(work, kPassesOfBytes)),
         left_out_(static_cast<double>(work.micro_batches - work_.micro_batches)),
-        wishes_(wishes),
+        fixed_(fixed),
         limits_(limits),
         profile_(profile),
         budget_(budget),
@@ -135,7 +49,7 @@ class Searcher {
 
   SearchResult run() {
     if (is_hopeless()) {
-      far_ = true;
+      far_ = last_ = true;
       try_leanest();
       best_.programs = programs_;
       return best_;
@@ -147,11 +61,17 @@ class Searcher {
       try_leanest();
       if (!best_.fits) try_grid();
     }
+    if (!best_.fits && has_last_values()) {
+      last_ = true;
+      try_leanest();
+      if (!best_.fits) try_grid();
+    }
     for (const auto& [seconds, point] : starts()) take_small_steps(point, seconds);
     most_programs_ = all_programs_ * 7 / 8;
     if (best_.fits && !far_ && !nothing_to_gain()) {
       far_ = true;
       try_far_from(0, point_of(best_.choices), false);
+      try_far_with_less(point_of(best_.choices));
       for (const auto& [seconds, point] : starts()) try_far_from(0, point, false);
     }
     if (best_.fits && !nothing_to_gain()) spend_spare_memory();
@@ -173,25 +93,25 @@ class Searcher {
 
   // Where the share that leaves the device is the user's, there is nothing to look for.
   std::optional<double> fixed_share() const {
-    if (wishes_.site == Site::resident) return 0.0;
-    if (wishes_.offload_fraction) return wishes_.offload_fraction;
-    return wishes_.site ? std::optional(1.0) : std::nullopt;
+    if (fixed_.site == Site::resident) return 0.0;
+    if (fixed_.offload_fraction) return fixed_.offload_fraction;
+    return fixed_.site ? std::optional(1.0) : std::nullopt;
   }
 
   Choices choices_of(const Point& point, int share) const {
-    Choices choices{.state_home = wishes_.state_home, .below = wishes_.below};
+    Choices choices{.state_home = fixed_.state_home, .below = fixed_.below};
     const double least =
-        std::max(wishes_.host_fraction.value_or(0), wishes_.disk_fraction.value_or(0));
+        std::max(fixed_.host_fraction.value_or(0), fixed_.disk_fraction.value_or(0));
     choices.offload_fraction =
         fixed_share().value_or(std::max(static_cast<double>(share) / kShares, least));
-    choices.disk_fraction = std::min(choices.offload_fraction, wishes_.disk_fraction.value_or(0));
+    choices.disk_fraction = std::min(choices.offload_fraction, fixed_.disk_fraction.value_or(0));
     for (std::size_t row = 0; row < table_.size(); ++row) {
       table_[row].set(choices,
-                      value_within(table_[row], work_, wishes_, choices, point.values[row]));
+                      value_within(table_[row], work_, fixed_, choices, point.values[row]));
     }
     // Shares that the user gave are kept as they are.
-    if (wishes_.host_fraction && wishes_.site != Site::resident) {
-      choices.host_fraction = std::min(choices.offload_fraction, *wishes_.host_fraction);
+    if (fixed_.host_fraction && fixed_.site != Site::resident) {
+      choices.host_fraction = std::min(choices.offload_fraction, *fixed_.host_fraction);
     }
     return choices;
   }
@@ -212,7 +132,7 @@ class Searcher {
     point.more = 0;
     try_point(point);
     for (std::size_t row = 0; row < table_.size(); ++row) {
-      if (table_[row].spare == nullptr || is_fixed(table_[row], wishes_)) continue;
+      if (table_[row].spare == nullptr || is_fixed(table_[row], fixed_)) continue;
       point.values[row] = table_[row].grid(work_).front();
     }
     try_point(point);
@@ -222,8 +142,8 @@ class Searcher {
 
   // The best of the grid, one for each part that the CPU may have, with and without inputs in host
   // memory: they lie far apart.
-  std::vector<Tried> starts() {
-    std::vector<Tried> best;
+  List<Tried> starts() {
+    List<Tried> best;
     if (nothing_to_gain()) return best;
     std::sort(grid_.begin(), grid_.end());
     const auto part_of = [&](const Point& point) {
@@ -276,6 +196,21 @@ class Searcher {
     }
   }
 
+  // Far values cost time and leave memory: what that is worth shows where it is used at once, by
+  // less of what is done for the sake of memory.
+  void try_far_with_less(const Point& best) {
+    for (std::size_t row = 0; row < table_.size(); ++row) {
+      if (table_[row].ideal == nullptr || table_[row].far != nullptr || is_given(row)) continue;
+      for (const std::int64_t part : {7, 6, 4}) {
+        const std::int64_t value = best.values[row] * part / 8;
+        if (value >= best.values[row]) continue;
+        Point point = best;
+        point.values[row] = value;
+        try_far_from(0, point, false);
+      }
+    }
+  }
+
   // Every value of this row's grid and of those behind it.
   void try_grid_from(std::size_t row, Point& point) {
     if (nothing_to_gain()) return;
@@ -295,13 +230,26 @@ class Searcher {
   Choice::Values grid_values(std::size_t row) const {
     if (is_given(row)) return {0};
     auto values = table_[row].grid(work_);
+    // Where it comes to these, all else was tried.
+    if (last_ && table_[row].last != nullptr) {
+      if (auto last = table_[row].last(work_); !last.empty()) values = std::move(last);
+    }
     if (!far_ || table_[row].far == nullptr) return values;
     const auto far = table_[row].far(work_);
     values.insert(values.end(), far.begin(), far.end());
     return values;
   }
 
-  bool is_given(std::size_t row) const { return table_[row].given(wishes_).has_value(); }
+  bool has_last_values() const {
+    for (std::size_t row = 0; row < table_.size(); ++row) {
+      if (table_[row].last != nullptr && !is_given(row) && !table_[row].last(work_).empty()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool is_given(std::size_t row) const { return table_[row].given(fixed_).has_value(); }
 
   // Everything stays where it is and nothing is done twice.
   bool nothing_to_gain() const {
@@ -313,7 +261,7 @@ class Searcher {
     Choices above = best_.choices;
     return std::all_of(table_.begin(), table_.end(), [&](const Choice& row) {
       return row.ideal == nullptr ||
-             row.get(best_.choices) == value_within(row, work_, wishes_, above, row.ideal(work_));
+             row.get(best_.choices) == value_within(row, work_, fixed_, above, row.ideal(work_));
     });
   }
 
@@ -328,7 +276,7 @@ class Searcher {
     if (choices.below == Tier::host) return false;
     const auto wanted = static_cast<double>(bytes);
     const double away = std::max(choices.offload_fraction, choices.host_fraction);
-    if (!wishes_.disk_fraction && choices.disk_fraction < away) {
+    if (!fixed_.disk_fraction && choices.disk_fraction < away) {
       const double part = std::ceil(wanted / bound_.state_bytes() * kDiskShares) / kDiskShares;
       choices.disk_fraction = std::min(away, choices.disk_fraction + part);
       return true;
@@ -339,16 +287,16 @@ class Searcher {
       value = std::min(most, value + static_cast<std::int64_t>(std::ceil(wanted / each)));
       return true;
     };
-    const auto blocks = static_cast<std::int64_t>(work_.blocks.size());
+    const auto blocks = work_.blocks.count();
     const auto each = [&](double all) { return all / static_cast<double>(blocks); };
     const auto gradients =
         static_cast<double>(work_.parameters() * std::max(work_.gradient_bytes, work_.sum_bytes()));
     // What the CPU updates is gathered by the CPU.
     const std::int64_t sums = choices.host_fraction > 0 ? blocks : choices.host_sums;
-    return send(choices.disk_sums, sums, wishes_.disk_sums.has_value(), each(gradients)) ||
-           send(choices.disk_inputs, choices.host_inputs, wishes_.disk_inputs.has_value(),
+    return send(choices.disk_sums, sums, fixed_.disk_sums.has_value(), each(gradients)) ||
+           send(choices.disk_inputs, choices.host_inputs, fixed_.disk_inputs.has_value(),
                 static_cast<double>(work_.input)) ||
-           send(choices.disk_weights, choices.streamed_weights, wishes_.disk_weights.has_value(),
+           send(choices.disk_weights, choices.streamed_weights, fixed_.disk_weights.has_value(),
                 each(bound_.weight_bytes()));
   }
 
@@ -485,8 +433,8 @@ class Searcher {
   }
 
   // The neighbours of a point at some distance, along what is free.
-  std::vector<Point> neighbours(const Point& at, int distance) const {
-    std::vector<Point> all;
+  List<Point> neighbours(const Point& at, int distance) const {
+    List<Point> all;
     for (std::size_t row = 0; row < table_.size(); ++row) {
       if (table_[row].neighbours == nullptr || is_given(row)) continue;
       const Choices choices = choices_of(at, kShares);
@@ -541,7 +489,7 @@ class Searcher {
   const Workload work_;
   const Workload three_passes_;
   const double left_out_;  // micro-batches
-  const Wishes& wishes_;
+  const FixedChoices& fixed_;
   const Limits& limits_;
   const Profile& profile_;
   const SearchBudget& budget_;
@@ -552,9 +500,10 @@ class Searcher {
   int all_programs_ = budget_.programs;
   int most_programs_ = all_programs_ * 3 / 8;  // the rest is for what comes later
   SearchResult best_;
-  bool far_ = false;  // whether the grid has its far values, too
+  bool far_ = false;   // whether the grid has its far values, too
+  bool last_ = false;  // whether it has the last ones, and these alone
   Bytes missing_ = std::numeric_limits<Bytes>::max();
-  std::vector<Tried> grid_;
+  List<Tried> grid_;
   std::map<Point, int> least_;
   std::map<Point, Placed> placed_;  // `more` is the share
   std::map<Point, std::optional<double>> tried_;
@@ -562,9 +511,9 @@ class Searcher {
 
 }  // namespace
 
-SearchResult search(const Workload& work, const Wishes& wishes, const Limits& limits,
+SearchResult search(const Workload& work, const FixedChoices& fixed, const Limits& limits,
                     const Profile& profile, const SearchBudget& budget) {
-  return Searcher(work, wishes, limits, profile, budget).run();
+  return Searcher(work, fixed, limits, profile, budget).run();
 }
 
 }  // namespace ebb::plan

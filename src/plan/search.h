@@ -30,7 +30,7 @@ struct SearchResult {
   int programs = 0;         // built in search of it
 };
 
-SearchResult search(const Workload&, const Wishes&, const Limits&, const Profile&,
+SearchResult search(const Workload&, const FixedChoices&, const Limits&, const Profile&,
                     const SearchBudget& = {});
 
 }  // namespace ebb::plan

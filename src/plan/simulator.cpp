@@ -88,12 +88,12 @@ class Run {
   int steps() const { return lanes_[kCompute].step; }
 
   // Of so many steps; the next begins beside the last.
-  std::vector<Span> spans(int steps) {
+  List<TimeSpan> spans(int steps) {
     keeps_spans_ = true;
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
       while (!tasks_[lane].empty() && lanes_[lane].step < steps) go_on();
     }
-    std::erase_if(spans_, [&](const Span& span) { return span.step >= steps; });
+    std::erase_if(spans_, [&](const TimeSpan& span) { return span.step >= steps; });
     return std::move(spans_);
   }
 
@@ -120,7 +120,7 @@ class Run {
 
   TaskId current(std::size_t lane) const { return tasks_[lane][lanes_[lane].next]; }
   bool ended(const Wait& wait, int step) const {
-    return ends_[static_cast<std::size_t>(wait.task)] > step - (wait.previous_step ? 1 : 0);
+    return ends_[wait.task] > step - (wait.previous_step ? 1 : 0);
   }
 
   void start_what_can() {
@@ -133,14 +133,14 @@ class Run {
       LaneState& state = lanes_[lane];
       const bool ahead = state.step > behind + 1;
       if (state.running || tasks_[lane].empty() || ahead) continue;
-      const Task& task = program_.tasks[static_cast<std::size_t>(current(lane))];
+      const Task& task = program_.tasks[current(lane)];
       const bool ready = std::all_of(task.waits.begin(), task.waits.end(),
                                      [&](const Wait& wait) { return ended(wait, state.step); });
       if (!ready) continue;
       if (lane == kCompute) blame(task, state.free_since);
       state.running = true;
       state.started = now_;
-      state.left = seconds_[static_cast<std::size_t>(current(lane))];
+      state.left = seconds_[current(lane)];
     }
   }
 
@@ -149,10 +149,10 @@ class Run {
     Lane held_by = Lane::compute;
     double last = since;
     for (const Wait& wait : task.waits) {
-      const double end = end_times_[static_cast<std::size_t>(wait.task)];
+      const double end = end_times_[wait.task];
       if (end <= last) continue;
       last = end;
-      held_by = program_.tasks[static_cast<std::size_t>(wait.task)].lane;
+      held_by = program_.tasks[wait.task].lane;
     }
     exposed_[held_by] += now_ - since;
   }
@@ -161,8 +161,7 @@ class Run {
     std::array<Draw, kMostLanes> draws;
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
       const bool running = lanes_[lane].running;
-      draws[lane] =
-          running ? program_.tasks[static_cast<std::size_t>(current(lane))].draw : Draw::nothing;
+      draws[lane] = running ? program_.tasks[current(lane)].draw : Draw::nothing;
     }
     const auto speeds = speeds_of(profile_, {draws.data(), lanes_.size()});
     double until_end = std::numeric_limits<double>::infinity();
@@ -182,7 +181,7 @@ class Run {
 
   void end_task(std::size_t lane) {
     LaneState& state = lanes_[lane];
-    const auto id = static_cast<std::size_t>(current(lane));
+    const auto id = current(lane);
     ++ends_[id];
     end_times_[id] = now_;
     if (program_.tasks[id].ends_pass) {
@@ -203,18 +202,18 @@ class Run {
 
   const Program& program_;
   const Profile& profile_;
-  std::vector<std::vector<TaskId>> tasks_;  // by lane
-  std::vector<double> seconds_;
-  std::vector<int> ends_;          // how often each task has ended
-  std::vector<double> end_times_;  // when it did last
-  std::vector<LaneState> lanes_;
+  List<List<TaskId>> tasks_;  // by lane
+  List<double> seconds_;
+  List<int> ends_;          // how often each task has ended
+  List<double> end_times_;  // when it did last
+  List<LaneState> lanes_;
   PerLane<double> exposed_{};  // in this step so far
   double pass_end_ = 0, next_pass_seconds_ = 0, pass_seconds_ = 0;
   double step_end_ = 0, step_seconds_ = 0, last_step_seconds_ = 0;
   double now_ = 0;
   Simulation result_;
   bool keeps_spans_ = false;
-  std::vector<Span> spans_;
+  List<TimeSpan> spans_;
 };
 
 }  // namespace
@@ -223,7 +222,7 @@ Simulation simulate(const Program& program, const Profile& profile) {
   return Run(program, profile).simulate();
 }
 
-std::vector<Span> simulate_spans(const Program& program, const Profile& profile) {
+List<TimeSpan> simulate_spans(const Program& program, const Profile& profile) {
   Run until_steady(program, profile);
   until_steady.simulate();
   return Run(program, profile).spans(until_steady.steps());

@@ -2,11 +2,10 @@
 // for.
 #pragma once
 
-#include <vector>
-
+#include "base/list.h"
 #include "plan/profile.h"
 #include "plan/program.h"
-#include "plan/span.h"
+#include "plan/time_span.h"
 
 namespace ebb::plan {
 
@@ -25,6 +24,6 @@ Simulation simulate(const Program&, const Profile&);
 
 // When each task of each simulated step would run, from the first step on. On the compute lane the
 // end of the last step comes a step_seconds after that of the step before.
-std::vector<Span> simulate_spans(const Program&, const Profile&);
+List<TimeSpan> simulate_spans(const Program&, const Profile&);
 
 }  // namespace ebb::plan

@@ -32,12 +32,12 @@ std::optional<Lane> Topology::link(Tier from, Tier to, Traffic traffic, std::siz
   return count == 0 ? std::nullopt : std::optional(bulk[number % count]);
 }
 
-std::vector<Tier> Topology::route(Tier from, Tier to) const {
-  std::vector<std::vector<Tier>> ways = {{from}};
+List<Tier> Topology::route(Tier from, Tier to) const {
+  List<List<Tier>> ways = {{from}};
   PerTier<bool> seen;
   seen[from] = true;
   for (std::size_t next = 0; next < ways.size(); ++next) {
-    const std::vector<Tier> way = ways[next];
+    const List<Tier> way = ways[next];
     if (way.back() == to) return way;
     for (const Tier tier : all_tiers()) {
       if (seen[tier] || !link(way.back(), tier)) continue;

@@ -9,8 +9,8 @@
 #include <ranges>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "base/list.h"
 #include "plan/types.h"
 
 namespace ebb::plan {
@@ -44,8 +44,8 @@ struct LaneInfo {
 };
 
 struct Topology {
-  std::vector<TierInfo> tiers;
-  std::vector<LaneInfo> lanes;
+  List<TierInfo> tiers;
+  List<LaneInfo> lanes;
 
   // Throw std::length_error past kMostTiers and kMostLanes.
   Tier add(TierInfo);
@@ -68,7 +68,7 @@ struct Topology {
                            std::size_t number = 0) const;
   // The tiers of the shortest way, both ends included. Throws std::invalid_argument where no lanes
   // lead from one to the other.
-  std::vector<Tier> route(Tier from, Tier to) const;
+  List<Tier> route(Tier from, Tier to) const;
 };
 
 // A device and a host with a link between them: the lanes that Lane names.

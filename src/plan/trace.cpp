@@ -15,74 +15,91 @@ namespace {
 constexpr std::size_t kPiece = 64 * 1024;
 constexpr int kStepsTrack = 0;
 
+std::string_view kind_of(const Trace& trace) {
+  return trace.kind == Trace::Kind::measured ? "measured" : "predicted";
+}
+
 int track_of(Lane lane) { return kStepsTrack + 1 + lane.index; }
 
 std::string in_json(std::string_view text) { return Json(text).dump(); }
 
+// The text of the file, handed on as it grows.
+class Events {
+ public:
+  Events(const Json& about, FunctionRef<void(std::string_view)> sink)
+      : text_("{\"displayTimeUnit\": \"ms\",\n\"otherData\": " + about.dump() +
+              ",\n\"traceEvents\": ["),
+        sink_(sink) {}
+
+  void add(std::string_view event) {
+    text_ += any_ ? ",\n" : "\n";
+    text_ += event;
+    any_ = true;
+    if (text_.size() < kPiece) return;
+    sink_(text_);
+    text_.clear();
+  }
+  void end() { sink_(text_ + "\n]}\n"); }
+
+ private:
+  std::string text_;
+  FunctionRef<void(std::string_view)> sink_;
+  bool any_ = false;
+};
+
+// Writes one process: the runs of one program.
 class TraceWriter {
  public:
-  TraceWriter(const Trace& trace, FunctionRef<void(std::string_view)> sink)
+  TraceWriter(const Trace& trace, std::size_t index, Events& events)
       : trace_(trace),
         program_(trace.plan.program),
         measured_(trace.kind == Trace::Kind::measured),
-        process_(measured_ ? 1 : 2),
-        sink_(sink) {
+        // Measured and predicted ones have other numbers, so that one view can hold both.
+        process_((measured_ ? 1 : 2) + 2 * static_cast<int>(index)),
+        events_(events) {
     for (const Task& task : program_.tasks) {
       names_.push_back(in_json(name_of(task, program_, trace.plan.workload)));
     }
     std::int64_t last = 0;
-    for (const Span& span : trace.spans) last = std::max(last, span.step);
+    for (const TimeSpan& span : trace.spans) last = std::max(last, span.step);
     first_step_ = last - trace.steps + 1;
     zero_ = std::numeric_limits<double>::infinity();
-    for (const Span& span : trace.spans) {
+    for (const TimeSpan& span : trace.spans) {
       if (span.step >= first_step_) zero_ = std::min(zero_, span.start);
     }
   }
 
-  void write() {
-    text_ =
-        "{\"displayTimeUnit\": \"ms\",\n\"otherData\": " + about().dump() + ",\n\"traceEvents\": [";
+  // When the first span that is shown starts.
+  double start() const { return zero_; }
+
+  // With times from then on.
+  void write(double zero) {
+    zero_ = zero;
     name_tracks();
-    for (const Span& span : trace_.spans) {
+    for (const TimeSpan& span : trace_.spans) {
       if (span.step >= first_step_) write_task(span);
     }
     write_steps();
-    const std::vector<MemoryChange> curve = memory_curve(program_, trace_.spans);
+    const List<MemoryChange> curve = memory_curve(program_, trace_.spans);
     for (const Tier tier : topology().all_tiers()) write_memory(tier, curve);
-    text_ += "\n]}\n";
-    sink_(text_);
   }
 
  private:
   const Topology& topology() const { return *program_.topology; }
   double microseconds(double seconds) const { return (seconds - zero_) * 1e6; }
 
-  Json about() const {
-    Json json = {{"times", measured_ ? "measured" : "predicted"},
-                 {"speeds", trace_.plan.profile.name},
-                 {"predicted_step_seconds", trace_.plan.prediction.step_seconds}};
-    for (const Tier tier : topology().all_tiers()) {
-      json[fmt::format("{}_arena_bytes", topology()[tier].name)] = trace_.plan.layout.size_of(tier);
-    }
-    return json;
-  }
-
   // What follows the process: "name": ... without braces.
   void event(char phase, std::string_view rest) {
-    text_ += fmt::format("{}\n{{\"ph\": \"{}\", \"pid\": {}, {}}}", any_ ? "," : "", phase,
-                         process_, rest);
-    any_ = true;
-    if (text_.size() < kPiece) return;
-    sink_(text_);
-    text_.clear();
+    events_.add(fmt::format("{{\"ph\": \"{}\", \"pid\": {}, {}}}", phase, process_, rest));
   }
 
   // Threads of two processes must not have the same number.
   int thread(int track) const { return 100 * process_ + track; }
 
   void name_tracks() {
-    event('M', fmt::format(R"("name": "process_name", "args": {{"name": "{}"}})",
-                           measured_ ? "ebb train, measured" : "ebb plan, predicted"));
+    const std::string verb = measured_ ? trace_.verb : "plan";
+    event('M', fmt::format(R"("name": "process_name", "args": {{"name": "ebb {}{}, {}"}})", verb,
+                           trace_.run == "step" ? "" : ", " + trace_.run, kind_of(trace_)));
     const auto name = [&](int track, std::string_view text) {
       event('M', fmt::format(R"("tid": {}, "name": "thread_name", "args": {{"name": "{}"}})",
                              thread(track), text));
@@ -90,7 +107,7 @@ class TraceWriter {
             fmt::format(R"("tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
                         thread(track), track));
     };
-    name(kStepsTrack, "steps");
+    name(kStepsTrack, trace_.run + "s");
     for (const Lane lane : topology().all_lanes()) name(track_of(lane), topology()[lane].name);
   }
 
@@ -100,14 +117,13 @@ class TraceWriter {
                            thread(track), name, microseconds(start), 1e6 * (end - start), args));
   }
 
-  void write_task(const Span& span) {
-    const auto id = static_cast<std::size_t>(span.task);
+  void write_task(const TimeSpan& span) {
+    const TaskId id = span.task;
     const Task& task = program_.tasks[id];
     std::string args = fmt::format(R"("step": {}, "task": {})", span.step, span.task);
     if (task.micro >= 0) args += fmt::format(R"(, "micro_batch": {})", task.micro);
     if (task.block >= 0) {
-      const std::string& block =
-          trace_.plan.workload.blocks[static_cast<std::size_t>(task.block)].name;
+      const std::string& block = trace_.plan.workload.blocks[task.block].name;
       args += fmt::format(R"(, "block": {})", in_json(block));
     }
     if (task.chunk >= 0) args += fmt::format(R"(, "chunk": {})", task.chunk);
@@ -122,8 +138,8 @@ class TraceWriter {
   // A step is what the compute lane makes of it: from the end of the one before to its own.
   void write_steps() {
     std::map<std::int64_t, std::pair<double, double>> steps;  // first start and last end
-    for (const Span& span : trace_.spans) {
-      if (program_.tasks[static_cast<std::size_t>(span.task)].lane != Lane::compute) continue;
+    for (const TimeSpan& span : trace_.spans) {
+      if (program_.tasks[span.task].lane != Lane::compute) continue;
       const auto [found, fresh] = steps.try_emplace(span.step, span.start, span.end);
       found->second.first = std::min(found->second.first, span.start);
       found->second.second = std::max(found->second.second, span.end);
@@ -132,13 +148,13 @@ class TraceWriter {
       double start = step->second.first;
       if (step->first > first_step_ && step != steps.begin())
         start = std::prev(step)->second.second;
-      write_span(kStepsTrack, in_json(fmt::format("step {}", step->first)), start,
+      write_span(kStepsTrack, in_json(fmt::format("{} {}", trace_.run, step->first)), start,
                  step->second.second, fmt::format(R"("step": {})", step->first));
     }
   }
 
   // One event for all changes of a moment; what was before the first one shown is part of it.
-  void write_memory(Tier tier, const std::vector<MemoryChange>& curve) {
+  void write_memory(Tier tier, const List<MemoryChange>& curve) {
     std::map<Purpose, Bytes> bytes;
     bool pending = false;
     double when = 0;
@@ -172,13 +188,24 @@ class TraceWriter {
   const Program& program_;
   const bool measured_;
   const int process_;
-  FunctionRef<void(std::string_view)> sink_;
-  std::vector<std::string> names_;  // by task, quoted
+  Events& events_;
+  List<std::string> names_;  // by task, quoted
   std::int64_t first_step_ = 0;
   double zero_ = 0;
-  std::string text_;
-  bool any_ = false;
 };
+
+Json about(std::span<const Trace> traces) {
+  const Plan& plan = traces.front().plan;
+  Json json = {{"times", kind_of(traces.front())}, {"speeds", plan.profile.name}};
+  for (const Trace& trace : traces) {
+    json[fmt::format("predicted_{}_seconds", trace.run)] = trace.plan.prediction.step_seconds;
+  }
+  for (const Tier tier : plan.program.topology->all_tiers()) {
+    json[fmt::format("{}_arena_bytes", (*plan.program.topology)[tier].name)] =
+        plan.layout.size_of(tier);
+  }
+  return json;
+}
 
 }  // namespace
 
@@ -192,7 +219,7 @@ std::string name_of(const Task& task, const Program& program, const Workload& wo
   if (task.chunk >= 0) return fmt::format("{} chunk {}", name, task.chunk);
   // "embed embedding" would say it twice.
   if (task.block < 0 || !task.names_block) return name;
-  return fmt::format("{} {}", name, work.blocks[static_cast<std::size_t>(task.block)].name);
+  return fmt::format("{} {}", name, work.blocks[task.block].name);
 }
 
 Trace predicted_trace(const Plan& plan) {
@@ -200,12 +227,25 @@ Trace predicted_trace(const Plan& plan) {
               .plan = plan,
               .spans = simulate_spans(plan.program, plan.profile),
               .steps = 2};
-  for (Span& span : trace.spans) ++span.step;  // people count from 1
+  for (TimeSpan& span : trace.spans) ++span.step;  // people count from 1
   return trace;
 }
 
+void write_trace(std::span<const Trace> traces, FunctionRef<void(std::string_view)> sink) {
+  Events events(about(traces), sink);
+  List<TraceWriter> writers;
+  for (const Trace& trace : traces) writers.emplace_back(trace, writers.size(), events);
+  // What was measured has one clock. Simulations start at 0, each by itself.
+  double first = std::numeric_limits<double>::infinity();
+  for (const TraceWriter& writer : writers) first = std::min(first, writer.start());
+  for (TraceWriter& writer : writers) {
+    writer.write(traces.front().kind == Trace::Kind::measured ? first : writer.start());
+  }
+  events.end();
+}
+
 void write_trace(const Trace& trace, FunctionRef<void(std::string_view)> sink) {
-  TraceWriter(trace, sink).write();
+  write_trace({&trace, 1}, sink);
 }
 
 }  // namespace ebb::plan

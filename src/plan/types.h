@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/chunking.h"
 #include "ebb/units.h"
 
 namespace ebb::plan {
@@ -64,18 +65,21 @@ using PerLane = PerKey<Lane, T, kMostLanes>;
 // Who updates a chunk.
 enum class Place : std::uint8_t { device, cpu };
 
-// The names people know for where a chunk's state lives and who updates it.
-enum class Site : std::uint8_t {
-  resident,  // lives on the device and is updated there
-  stream,    // lives elsewhere and is updated on the device
-  host,      // is updated by the CPU
-};
+using ebb::Site;
 
 // What bytes are for, in tables that people read.
-enum class Purpose : std::uint8_t { weights, states, gradients, activations, workspace, batch };
-inline constexpr std::array kPurposes = {Purpose::weights,   Purpose::states,
-                                         Purpose::gradients, Purpose::activations,
-                                         Purpose::workspace, Purpose::batch};
+enum class Purpose : std::uint8_t {
+  weights,
+  states,
+  gradients,
+  activations,
+  cache,
+  workspace,
+  batch
+};
+inline constexpr std::array kPurposes = {Purpose::weights,     Purpose::states, Purpose::gradients,
+                                         Purpose::activations, Purpose::cache,  Purpose::workspace,
+                                         Purpose::batch};
 
 // Bytes of an object.
 struct Range {
@@ -84,7 +88,7 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-std::string_view name_of(Site);
+using ebb::name_of;  // of a Site
 std::string_view name_of(Purpose);
 
 constexpr Bytes align_up(Bytes bytes, Bytes alignment) {

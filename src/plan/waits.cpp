@@ -4,7 +4,6 @@
 #include <iterator>
 #include <map>
 #include <utility>
-#include <vector>
 
 namespace ebb::plan {
 namespace {
@@ -94,7 +93,7 @@ class WaitFinder {
 
   void run() {
     for (step_ = 0; step_ < 2; ++step_) {
-      for (TaskId id = 0; id < static_cast<TaskId>(program_.tasks.size()); ++id) visit(id);
+      for (TaskId id = 0; id < program_.tasks.count(); ++id) visit(id);
     }
   }
 
@@ -104,13 +103,13 @@ class WaitFinder {
     for (const Use& use : task.uses) {
       const Range range = program_.range_of(use);
       if (range.bytes <= 0) continue;
-      const Bytes start = layout_.offsets[static_cast<std::size_t>(use.object)] + range.first;
+      const Bytes start = layout_.offsets[use.object] + range.first;
       visit(tiers_[program_[use.object].tier.index], start, start + range.bytes, use.access);
     }
   }
 
   void visit(TaskId id) {
-    Task& task = program_.tasks[static_cast<std::size_t>(id)];
+    Task& task = program_.tasks[id];
     LastTasks before;
     for_bytes(task, [&](ByteHistory& bytes, Bytes start, Bytes end, Access access) {
       bytes.collect(start, end, access, before);
@@ -132,7 +131,7 @@ class WaitFinder {
   Program& program_;
   const Layout& layout_;
   int step_ = 0;
-  std::vector<ByteHistory> tiers_;
+  List<ByteHistory> tiers_;
 };
 
 }  // namespace

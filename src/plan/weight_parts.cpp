@@ -3,14 +3,11 @@
 namespace ebb::plan {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-// Chunk's part of a piece that holds the weights of all of its block.
-std::vector<Part> in_block(const Program& program, const Workload& work, int c, ObjectId object) {
-  const Chunk& chunk = program.chunks[at(c)];
-  const Block& block = work.blocks[at(chunk.block)];
-  std::vector<Part> parts;
-  for (const Range& range : block.weights.ranges(block.parameters, chunk.first, chunk.count)) {
+// Of an object that holds the weights of `all` parameters of a block those of `some` of them.
+List<Part> parts_within(const Block& block, const TensorRange& all, const TensorRange& some,
+                        ObjectId object) {
+  List<Part> parts;
+  for (const Range& range : block.weights.ranges(all.count, some.first - all.first, some.count)) {
     parts.push_back({object, range});
   }
   return parts;
@@ -18,8 +15,8 @@ std::vector<Part> in_block(const Program& program, const Workload& work, int c, 
 
 }  // namespace
 
-std::vector<Range> planes_apart(const Planes& planes, std::int64_t count, Bytes alignment) {
-  std::vector<Range> ranges = planes.ranges(count, 0, count);
+List<Range> planes_apart(const Planes& planes, std::int64_t count, Bytes alignment) {
+  List<Range> ranges = planes.ranges(count, 0, count);
   Bytes end = 0;
   for (Range& range : ranges) {
     range.first = end;
@@ -28,29 +25,43 @@ std::vector<Range> planes_apart(const Planes& planes, std::int64_t count, Bytes 
   return ranges;
 }
 
-std::vector<Part> weight_home(const Program& program, const Workload& work, int c) {
-  const Chunk& chunk = program.chunks[at(c)];
-  const ObjectId own = program.persistent.chunk_weights[at(c)];
-  if (own < 0) return in_block(program, work, c, program.persistent.weights[at(chunk.block)]);
-  std::vector<Part> parts;
+List<Part> weight_home(const Program& program, const Workload& work, int c) {
+  const Chunk& chunk = program.chunks[c];
+  const ObjectId own = program.persistent.chunk_weights[c];
+  if (own < 0) {
+    const Block& block = work.blocks[chunk.block];
+    return parts_within(block, {0, block.parameters}, {chunk.first, chunk.count},
+                        program.persistent.weights[chunk.block]);
+  }
+  List<Part> parts;
   for (const Range& range :
-       planes_apart(work.blocks[at(chunk.block)].weights, chunk.count, program[own].alignment)) {
+       planes_apart(work.blocks[chunk.block].weights, chunk.count, program[own].alignment)) {
     parts.push_back({own, range});
   }
   return parts;
 }
 
-std::vector<WeightCopy> copies_of_weights(const Program& program, const Workload& work, int b,
-                                          ObjectId to) {
-  const Block& block = work.blocks[at(b)];
-  const ObjectId whole = program.persistent.weights[at(b)];
-  if (whole >= 0) return {{{whole, {0, block.weights.bytes(block.parameters)}}, {to}}};
-  std::vector<WeightCopy> copies;
-  for (int c = 0; c < static_cast<int>(program.chunks.size()); ++c) {
-    if (program.chunks[at(c)].block != b) continue;
-    const auto from = weight_home(program, work, c);
-    const auto here = in_block(program, work, c, to);
+List<WeightCopy> copies_of_weights(const Program& program, const Workload& work, int b,
+                                   const TensorRange& of, ObjectId to) {
+  const Block& block = work.blocks[b];
+  const ObjectId whole = program.persistent.weights[b];
+  if (whole >= 0 && of.count == block.parameters) {
+    return {{{whole, {0, block.weights.bytes(block.parameters)}}, {to}}};
+  }
+  List<WeightCopy> copies;
+  const auto add = [&](const List<Part>& from, const List<Part>& here) {
     for (std::size_t p = 0; p < from.size(); ++p) copies.push_back({from[p], here[p]});
+  };
+  if (whole >= 0) {
+    add(parts_within(block, {0, block.parameters}, of, whole), parts_within(block, of, of, to));
+    return copies;
+  }
+  for (int c = 0; c < program.chunks.count(); ++c) {
+    const Chunk& chunk = program.chunks[c];
+    const bool is_of_it =
+        chunk.block == b && chunk.first >= of.first && chunk.first < of.first + of.count;
+    if (!is_of_it) continue;
+    add(weight_home(program, work, c), parts_within(block, of, {chunk.first, chunk.count}, to));
   }
   return copies;
 }

@@ -3,25 +3,26 @@
 // of the next.
 #pragma once
 
-#include <vector>
-
+#include "base/list.h"
 #include "plan/program.h"
 #include "plan/workload.h"
 
 namespace ebb::plan {
 
 // Planes of so many elements one behind the other, each from a multiple of the alignment on.
-std::vector<Range> planes_apart(const Planes&, std::int64_t count, Bytes alignment);
+List<Range> planes_apart(const Planes&, std::int64_t count, Bytes alignment);
 
 // A part for each plane.
-std::vector<Part> weight_home(const Program&, const Workload&, int chunk);
+List<Part> weight_home(const Program&, const Workload&, int chunk);
 
-// From where the weights of a block live to an object that holds all of them, as the passes read
-// them: one copy, or one for each chunk and plane.
+// From where the weights of a block live to an object that holds those of some of its parameters,
+// as the passes read them: one copy for each plane, or for each chunk and plane. They are whole
+// chunks.
 struct WeightCopy {
   Part from;
   Part to;
 };
-std::vector<WeightCopy> copies_of_weights(const Program&, const Workload&, int block, ObjectId to);
+List<WeightCopy> copies_of_weights(const Program&, const Workload&, int block,
+                                   const TensorRange& of, ObjectId to);
 
 }  // namespace ebb::plan

@@ -13,6 +13,7 @@ Cost& Cost::operator+=(const Cost& other) {
   pass_bytes += other.pass_bytes;
   bytes += other.bytes;
   calls += other.calls;
+  read_bytes += other.read_bytes;
   return *this;
 }
 
@@ -24,6 +25,7 @@ Cost& Cost::operator-=(const Cost& other) {
   pass_bytes -= other.pass_bytes;
   bytes -= other.bytes;
   calls -= other.calls;
+  read_bytes -= other.read_bytes;
   return *this;
 }
 
@@ -33,8 +35,18 @@ std::int64_t Workload::parameters() const {
   return total;
 }
 
-std::vector<int> Workload::all_of(BlockKind kind) const {
-  std::vector<int> found;
+Bytes Workload::report_bytes() const {
+  std::int64_t sums = 0;
+  for (const Block& block : blocks) {
+    for (const TensorRange& tensor : block.tensors) {
+      sums += (tensor.count + norm_block - 1) / norm_block;
+    }
+  }
+  return Bytes{sizeof(double)} * (micro_batches + sums);
+}
+
+List<int> Workload::all_of(BlockKind kind) const {
+  List<int> found;
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     if (blocks[b].kind == kind) found.push_back(static_cast<int>(b));
   }
@@ -42,18 +54,16 @@ std::vector<int> Workload::all_of(BlockKind kind) const {
 }
 
 Bytes Planes::bytes(std::int64_t count) const {
-  const std::vector<Range> all = ranges(count, 0, count);
+  const List<Range> all = ranges(count, 0, count);
   return all.empty() ? 0 : all.back().first + all.back().bytes;
 }
 
-std::vector<Range> Planes::ranges(std::int64_t of, std::int64_t first, std::int64_t count) const {
-  constexpr Bytes alignment = 64;
-  std::vector<Range> found;
-  Bytes start = 0;
-  for (const Plane& plane : planes_) {
+List<Range> Planes::ranges(std::int64_t of, std::int64_t first, std::int64_t count) const {
+  List<Range> found;
+  PlaneStack stack;
+  for (const Grain& plane : planes_) {
     if (first % plane.per != 0) throw std::logic_error("elements that begin within a grain");
-    found.push_back({start + plane.of(first), plane.of(count)});
-    start = align_up(start + plane.of(of), alignment);
+    found.push_back({stack.add(plane.size_of(of)) + plane.size_of(first), plane.size_of(count)});
   }
   return found;
 }

@@ -1,13 +1,15 @@
-// What a training step has to do, in numbers: the planner's whole knowledge of a model, a batch and
-// an optimizer. The engine fills it from the code that will run.
+// What a training step or a pass of generation has to do, in numbers: the planner's whole knowledge
+// of a model, a batch and an optimizer. The engine fills it from the code that will run.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "base/chunking.h"
+#include "base/list.h"
+#include "base/planes.h"
 #include "plan/topology.h"
 #include "plan/types.h"
 
@@ -26,39 +28,29 @@ struct Cost {
   double pass_bytes = 0;  // memory traffic of what else a model does: norms, activations, the loss
   double bytes = 0;       // memory traffic of updates and of sums of gradients
   double calls = 0;       // of ops
+  // Memory traffic of products and attention, counted where their tokens are few: what is done with
+  // the bytes is counted above, and the longer of the two is what they take.
+  double read_bytes = 0;
   Cost& operator+=(const Cost& other);
   Cost& operator-=(const Cost& other);
 };
 
-// A tensor's place among the parameters of its block.
-struct TensorRange {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-};
+using ebb::TensorRange;  // within a block
 
-// A plane: `bytes` for every `per` elements, or what is left of them. Numbers of two bytes are
-// {2, 1}; blocks of 32 with a scale inside are {34, 32}; a scale beside them is a plane, {4, 32}.
-struct Plane {
-  Bytes bytes = 0;
-  std::int64_t per = 1;
-  Bytes of(std::int64_t count) const { return (count + per - 1) / per * bytes; }
-};
-
-// Planes of the same elements as one piece of memory: one behind the other, each starting at a
-// multiple of 64 bytes.
+// Planes of the same elements as one piece of memory (base/planes.h).
 class Planes {
  public:
   Planes() = default;
-  Planes(std::initializer_list<Plane> planes) : planes_(planes) {}
-  void add(Plane plane) { planes_.push_back(plane); }
+  Planes(std::initializer_list<Grain> planes) : planes_(planes) {}
+  void add(Grain plane) { planes_.push_back(plane); }
 
   Bytes bytes(std::int64_t count) const;
   // Where elements from `first` on lie in such a piece for `of` of them: a range of each plane.
   // They start with a grain of each.
-  std::vector<Range> ranges(std::int64_t of, std::int64_t first, std::int64_t count) const;
+  List<Range> ranges(std::int64_t of, std::int64_t first, std::int64_t count) const;
 
  private:
-  std::vector<Plane> planes_;
+  List<Grain> planes_;
 };
 
 // What a block does in a pass: the programs go by it.
@@ -68,6 +60,17 @@ enum class BlockKind : std::uint8_t {
   head,       // the last input becomes a loss, or logits
 };
 
+// A run of a block's parameters that passes can use without the rest of the block, and what a pass
+// costs with it. It begins where a chunk may.
+struct BlockPiece {
+  std::int64_t first = 0;
+  std::int64_t count = 0;  // 0: its parameters are the embedding's, as those of a tied head
+  Cost forward{};
+  Cost backward{};
+  Bytes forward_work = 0;
+  Bytes backward_work = 0;
+};
+
 // A run of layers whose parameters live together: the embedding, one transformer block, the head.
 struct Block {
   BlockKind kind = BlockKind::layer;
@@ -75,20 +78,33 @@ struct Block {
   std::int64_t parameters = 0;  // the length of its planes, padding included
   Planes weights = {{2}};       // as the passes read them
   Planes states{};              // of the optimizer
-  std::vector<TensorRange> tensors{};
+  List<TensorRange> tensors{};
   Cost forward{};
-  Cost recompute{};
+  Cost recompute{};  // for `saved` alone
   Cost backward{};
-  Cost made_again{};  // of the backward: what it does where nothing is kept
-  Cost loss{};        // of the head: without gradients
+  Cost cheap_recompute{};  // of the backward: what it does where nothing is kept
+  Cost mlp_again{};        // what it does besides where `saved_mlp` is not there
+  Cost loss{};             // of the head: without gradients
   Bytes loss_work = 0;
-  Bytes saved = 0;  // from the forward for the backward, besides the block's input
-  Bytes kept = 0;   // what is cheap to make again, where it is saved as well
+  Bytes saved = 0;        // from the forward for the backward, besides the block's input
+  Bytes saved_mlp = 0;    // likewise; of a block that is recomputed, its backward makes it again
+  Bytes cheap_saved = 0;  // what is cheap to make again, where it is saved as well
   Bytes forward_work = 0;
   Bytes recompute_work = 0;
   Bytes backward_work = 0;
   Bytes kept_forward_work = 0;  // where what is cheap is saved as well
   Bytes kept_backward_work = 0;
+  Bytes lean_forward_work = 0;  // where nothing of the MLP is saved
+  Bytes lean_backward_work = 0;
+  // One behind the other, all of the block's parameters; empty where it is used whole. Of the
+  // embedding and the head these are pieces of the vocabulary, the same of both, and behind them
+  // what else the block has: learned positions, the last norm. The head goes over its pieces twice,
+  // forward for statistics and backward for gradients; the last one begins and ends it.
+  List<BlockPiece> pieces{};
+  Bytes pieces_state = 0;     // of the head: what it keeps from its first piece to its last
+  Bytes pieces_gradient = 0;  // and from the first gradient on
+  Cost pieces_loss{};
+  Bytes cache = 0;  // of generation: keys and values of all positions
 };
 
 // Memory of a tier beside the program's objects: what libraries take by themselves, data prepared
@@ -101,7 +117,7 @@ struct Extra {
 
 struct Workload {
   std::shared_ptr<const Topology> topology = device_and_host();
-  std::vector<Block> blocks{};  // in the order of the forward pass
+  List<Block> blocks{};  // in the order of the forward pass
   std::int64_t micro_batches = 1;
   std::int64_t tokens = 0;   // of one micro-batch
   Bytes batch = 0;           // token ids and targets of one micro-batch
@@ -109,9 +125,10 @@ struct Workload {
   Bytes tied_sum = 0;        // fp32 gradient of a tied embedding, from the head to the embedding
   Bytes scratch = 0;         // workspace of libraries and kernels
   Bytes tables = 0;          // constants such as the rotary table
+  Bytes logits = 0;          // of generation: what the head makes of the last token
   Bytes gradient_bytes = 2;  // of one parameter
   std::int64_t norm_block = 4096;  // the grain of gradient norms; chunks are cut along it
-  std::vector<Extra> extras{};
+  List<Extra> extras{};
   // Host memory that each task of a step takes: planning it, its description, running it.
   Bytes task_bytes = 0;
   // Micro-batches that run, but whose tasks are left out of programs: they are as others are.
@@ -119,9 +136,12 @@ struct Workload {
 
   Bytes extra(Tier tier) const;
   std::int64_t parameters() const;
+  // Of what a step tells the host: a loss for each micro-batch, a sum of squares for each norm
+  // block of every tensor.
+  Bytes report_bytes() const;
   // The places in `blocks` of those of a kind.
-  std::vector<int> all_of(BlockKind kind) const;
-  std::int64_t layers() const { return static_cast<std::int64_t>(all_of(BlockKind::layer).size()); }
+  List<int> all_of(BlockKind kind) const;
+  std::int64_t layers() const { return all_of(BlockKind::layer).count(); }
   // What one parameter costs in a gradient sum over the micro-batches; 0 where none is kept. The
   // sum after the first of two is a gradient itself; from three on it is fp32.
   Bytes sum_bytes() const;

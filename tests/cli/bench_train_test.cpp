@@ -1,4 +1,4 @@
-// ebb bench train, and the share of the speed of light that steps and plans have.
+// ebb bench train, and the utilization that steps and plans have.
 #include "cli/small_commands.h"
 
 namespace ebb::cli {
@@ -45,7 +45,7 @@ TEST_F(BenchTrain, PlacementChangesLimitsAndPeaksButNoWeights) {
     EXPECT_EQ(row.at("state_format"), "exact");
     EXPECT_EQ(row.at("weights_digest"), all[0].at("weights_digest"));
     EXPECT_EQ(row.at("step_seconds").size(), 2u);
-    for (const char* key : {"predicted_tokens_per_second", "tokens_per_second", "share_of_light",
+    for (const char* key : {"predicted_tokens_per_second", "tokens_per_second", "utilization",
                             "share_of_resident", "model_flops_per_step"}) {
       EXPECT_GT(row.at(key), 0) << key;
     }
@@ -143,32 +143,32 @@ TEST_F(BenchTrain, SpeedsOfAnotherMachineAreNoLight) {
   const auto out = [&](const std::string& threads) {
     return run_ebb(train(at("of " + threads), 1) + with + Arguments{threads}).out;
   };
-  EXPECT_THAT(out("1"), HasSubstr("% of light"));
+  EXPECT_THAT(out("1"), HasSubstr("% utilization"));
   EXPECT_THAT(out("2"), AllOf(HasSubstr("(matrix products, measured, on another machine)"),
-                              HasSubstr("tokens/s"), Not(HasSubstr("% of light"))));
+                              HasSubstr("tokens/s"), Not(HasSubstr("% utilization"))));
 }
 
 TEST_F(BenchTrain, StepsAndPlansSayTheirShareOfLight) {
   const Arguments plan = Arguments{"plan", "--model", "preset:tiny", "--device", "cpu"} + batch(1);
-  EXPECT_THAT(run_ebb(plan).out, AllOf(HasSubstr("of the speed of light"),
-                                       HasSubstr("(matrix products, rule of thumb)")));
+  EXPECT_THAT(run_ebb(plan).out,
+              AllOf(HasSubstr("Utilization "), HasSubstr("(matrix products, rule of thumb)")));
   const Finished before = run_ebb(train(at("before"), 1) + Arguments{"--device", "cpu"});
   EXPECT_THAT(before.out, AllOf(HasSubstr("tokens/s"), HasSubstr("`ebb probe` measures"),
-                                Not(HasSubstr("% of light")), HasSubstr("Started: ")));
-  EXPECT_FALSE(Json::parse(read_file(at("before/log.jsonl"))).contains("share_of_light"));
+                                Not(HasSubstr("% utilization")), HasSubstr("Started: ")));
+  EXPECT_FALSE(Json::parse(read_file(at("before/log.jsonl"))).contains("utilization"));
 
   probe();
   EXPECT_THAT(run_ebb(plan).out, HasSubstr("(matrix products, measured)"));
   const Finished after = run_ebb(train(at("after"), 1) +
                                  Arguments{"--device", "cpu", "--summary", at("summary.json")});
-  EXPECT_THAT(after.out, HasSubstr("% of light"));
+  EXPECT_THAT(after.out, HasSubstr("% utilization"));
   const Json line = Json::parse(read_file(at("after/log.jsonl")));
   const Json summary = Json::parse(read_file(at("summary.json")));
-  EXPECT_EQ(line.at("share_of_light"), summary.at("share_of_light"));
+  EXPECT_EQ(line.at("utilization"), summary.at("utilization"));
   const double flops = summary.at("model_flops_per_step").get<double>();
   const double rate = summary.at("matrix_flops_per_second").at("value").get<double>();
-  EXPECT_NEAR(line.at("share_of_light").get<double>(),
-              flops / line.at("seconds").get<double>() / rate, 1e-9);
+  EXPECT_NEAR(line.at("utilization").get<double>(), flops / line.at("seconds").get<double>() / rate,
+              1e-9);
   EXPECT_GT(summary.at("start_seconds").at("initialize"), 0);
 }
 

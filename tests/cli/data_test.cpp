@@ -135,7 +135,7 @@ TEST_F(DataTest, TokenizedOnceAndTrainedOn) {
   const auto tokens =
       static_cast<std::int64_t>((std::filesystem::file_size(at("made.tokens")) - 128) / 2);
   EXPECT_THAT(made.out, AllOf(HasSubstr(fmt::format("{} tokens of 2 bytes from 2 files", tokens)),
-                              HasSubstr("100% of"), HasSubstr("left")));
+                              HasSubstr("100% of"), HasSubstr("/s")));
   const Finished run = run_ebb(train_on(at("made.tokens"), at("run"), 2));
   EXPECT_EQ(run.code, 0) << run.err;
 

@@ -37,7 +37,7 @@ class ModelFolder : public SmallCommands {
       values.values.resize(static_cast<std::size_t>(parameter.count()));
       initializer.fill(parameter, 0, parameter.count(), values.values.data());
     }
-    engine::write_sharded(model, weights, {checkpoint::StoredType::f16}, 2);
+    engine::write_sharded(model, weights, {files::StoredType::f16}, 2);
     write_file(model + "/config.json", config.dump());
     std::filesystem::copy(golden / "tokenizers/qwen2.json", model + "/tokenizer.json");
     write_file(model + "/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");

@@ -9,6 +9,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class PlanTest : public SmallCommands {
  protected:
@@ -25,6 +26,23 @@ TEST_F(PlanTest, AMachineThatIsNotHere) {
                     HasSubstr("0.75 of data sheet"), HasSubstr("Workspaces are estimates")));
 }
 
+TEST_F(PlanTest, SequencesBeyondTheModelsPositions) {
+  const Arguments tiny = {"--model", "preset:tiny", "--device", "cpu", "--micro-batch", "1"};
+  EXPECT_THAT(plan(tiny + Arguments{"--sequence", "4096"}).out, Not(HasSubstr("positions")));
+  const Finished longer = plan(tiny + Arguments{"--sequence", "5000"});
+  EXPECT_EQ(longer.code, 0) << longer.err;
+  EXPECT_THAT(longer.out, AllOf(HasSubstr("--sequence 5000"), HasSubstr("made for 4096 positions"),
+                                HasSubstr("tokens/s")));
+  const Finished elsewhere = plan(
+      {"--model", "preset:tiny", "--machine", "h200", "--micro-batch", "1", "--sequence", "5000"});
+  EXPECT_THAT(elsewhere.out, HasSubstr("made for 4096 positions")) << elsewhere.err;
+  const Finished trained =
+      run_ebb({"train", "--model", "preset:tiny", "--data", data, "--out", at("run"), "--steps",
+               "1", "--micro-batch", "1", "--sequence", "5000"});
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out + trained.err, HasSubstr("made for 4096 positions"));
+}
+
 TEST_F(PlanTest, EveryMachineThatShips) {
   for (const std::string_view name : plan::machine_names()) {
     const Finished end = plan({"--model", "preset:qwen2.5-0.5b", "--machine", std::string(name)});
@@ -37,6 +55,87 @@ TEST_F(PlanTest, WhatDoesNotFitElsewhere) {
   const Finished end = plan({"--model", "preset:llama-3.1-70b", "--machine", "rtx-3090"});
   EXPECT_EQ(end.code, 2) << end.out;
   EXPECT_THAT(end.err, HasSubstr("Missing on the device"));
+}
+
+TEST_F(PlanTest, OfGeneration) {
+  const Arguments tiny = {"generate", "--model", "preset:tiny", "--device", "cpu"};
+  const Finished end = plan(tiny + Arguments{"--prompt-tokens", "200", "--max-tokens", "50"});
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_THAT(end.out, AllOf(HasSubstr("a prompt of 200 tokens and up to 50 more"),
+                             HasSubstr("key-value cache"), HasSubstr("needed"), HasSubstr("limit"),
+                             HasSubstr("4 slices"), HasSubstr("tokens/s"), HasSubstr("bound by"),
+                             HasSubstr("Speeds are rules of thumb")));
+  // What it says is what generation takes.
+  const Finished refused = plan(tiny + Arguments{"--device-memory", "3MiB"});
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_EQ(refused.out, "");
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("Missing on the device"), HasSubstr("bytes)"),
+                                 HasSubstr("What would help")));
+  const Finished same = run_ebb({"generate", "--model", "preset:tiny", "--device", "cpu",
+                                 "--prompt", "a", "--device-memory", "1MiB"});
+  EXPECT_EQ(same.code, 2) << same.out;
+  EXPECT_THAT(same.err, AllOf(HasSubstr("Missing on the device"), HasSubstr("key-value cache")));
+  EXPECT_THAT(plan(tiny + Arguments{"--max-tokens", "0"}).err, HasSubstr("--max-tokens 0"));
+  EXPECT_THAT(plan(tiny + Arguments{"--prompt-tokens", "4000"}).err, HasSubstr("4096 positions"));
+  EXPECT_THAT(plan({"generate"}).err, HasSubstr("--model"));
+  EXPECT_THAT(plan({}).err, HasSubstr("--model"));
+}
+
+TEST_F(PlanTest, OfGenerationOnAMachineThatIsNotHere) {
+  const Arguments large = {"generate", "--model", "preset:qwen2.5-7b", "--machine"};
+  const Finished end = plan(large + Arguments{"h200", "--trace", at("trace.json")});
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_THAT(end.out, AllOf(HasSubstr("7.62 B parameters"), HasSubstr("on h200"),
+                             HasSubstr("weights and cache, read"), HasSubstr("Speeds of h200"),
+                             HasSubstr("Workspaces are estimates")));
+  EXPECT_THAT(read_file(at("trace.json")), HasSubstr("decode block 27"));
+  const Finished refused = plan(large + Arguments{"rtx-4090", "--dtype", "fp32"});
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("Missing on the device"), HasSubstr("--dtype bf16")));
+  EXPECT_THAT(plan(large + Arguments{"h200", "--device", "cpu"}).err, HasSubstr("--device cpu"));
+}
+
+// A vocabulary of 151,936 in a quarter of what its table and its gradient take.
+TEST_F(PlanTest, CutsAVocabularyThatDoesNotFit) {
+  // All else is away: what there is to search for takes minutes under sanitizers.
+  const Arguments tight = {"--model",
+                           "preset:qwen2.5-0.5b",
+                           "--device",
+                           "cpu",
+                           "--threads",
+                           "2",
+                           "--sequence",
+                           "64",
+                           "--micro-batch",
+                           "1",
+                           "--host-memory",
+                           "16GiB",
+                           "--states",
+                           "stream",
+                           "--offload-fraction",
+                           "1",
+                           "--weights",
+                           "stream",
+                           "--gradient-sums",
+                           "host",
+                           "--recompute",
+                           "block",
+                           "--activations",
+                           "host",
+                           "--chunk-parameters",
+                           "4194304",
+                           "--device-memory"};
+  const Finished cut = plan(tight + Arguments{"256MiB"});
+  ASSERT_EQ(cut.code, 0) << cut.err;
+  EXPECT_THAT(cut.out, HasSubstr("--vocabulary cut"));
+  const Finished refused = plan(tight + Arguments{"256MiB", "--vocabulary", "whole"});
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("Missing on the device"),
+                                 HasSubstr("let embedding and head be cut by vocabulary"),
+                                 HasSubstr("--vocabulary cut")));
+  const Finished whole = plan(tight + Arguments{"1200MiB"});
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("--vocabulary whole"));
 }
 
 TEST_F(PlanTest, AProfileFromAFile) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cli/small_commands.h"
+#include "scale.h"
 
 namespace ebb::cli {
 namespace {
@@ -33,9 +34,7 @@ TEST_F(RunFolderTest, ASecondProcessIsRefusedAndDamagesNothing) {
 
 // Rounds of two that start at the same moment: one wins, and what it saved is whole.
 TEST_F(RunFolderTest, OfTwoThatStartTogetherOneWins) {
-  const bool small =
-      std::string(::getenv("EBB_TEST_SCALE") ? ::getenv("EBB_TEST_SCALE") : "") == "small";
-  const int rounds = small ? 4 : 20;
+  const int rounds = small_scale() ? 4 : 20;
   for (int round = 0; round < rounds; ++round) {
     SCOPED_TRACE(round);
     const std::string out = at(fmt::format("run{}", round));

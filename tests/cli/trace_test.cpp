@@ -66,6 +66,28 @@ TEST_F(TraceTest, ARunAndItsPlanShowTheSameTasks) {
   EXPECT_THAT(measured.counters, Contains("device memory in use"));
 }
 
+TEST_F(TraceTest, OfGenerationAndItsPlan) {
+  const Arguments tiny = {"--model", "preset:tiny", "--device", "cpu", "--max-tokens", "12"};
+  const Finished end = run_ebb(Arguments{"generate"} + tiny +
+                               Arguments{"--prompt", "abcd", "--trace", at("measured.json")});
+  ASSERT_EQ(end.code, 0) << end.err;
+  const Finished plan = run_ebb(Arguments{"plan", "generate"} + tiny +
+                                Arguments{"--prompt-tokens", "4", "--trace", at("predicted.json")});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  const auto of = [&](const std::string& name) {
+    Shown all = shown(at(name));
+    std::erase_if(all.spans, [](const std::string& span) {
+      return span.starts_with("token ") || span.starts_with("slice ");
+    });
+    return all;
+  };
+  const Shown measured = of("measured.json"), predicted = of("predicted.json");
+  EXPECT_EQ(measured.spans, predicted.spans);
+  EXPECT_EQ(measured.counters, predicted.counters);
+  EXPECT_THAT(measured.spans, AllOf(Contains("decode block 1"), Contains("logits to host")));
+  EXPECT_THAT(measured.tracks, AllOf(Contains("slices"), Contains("tokens"), Contains("compute")));
+}
+
 TEST_F(TraceTest, OfAMachineThatIsNotHere) {
   const Finished plan = run_ebb({"plan", "--model", "preset:qwen2.5-0.5b", "--machine", "rtx-4090",
                                  "--device-memory", "8GiB", "--trace", at("trace.json")});

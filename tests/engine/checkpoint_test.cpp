@@ -6,10 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "checkpoint/folder.h"
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
 #include "engine/small_runs.h"
+#include "files/folder.h"
 #include "io/fault_file_system.h"
 #include "io/posix_file_system.h"
 #include "io/temp_folder.h"
@@ -45,31 +45,31 @@ void train_to(TrainingRun& run, std::int64_t step) {
 
 struct Placement {
   std::string name;
-  plan::Wishes wishes;
+  plan::FixedChoices fixed;
 };
 
 std::vector<Placement> placements() {
   using enum plan::Site;
-  const auto wishes = [](plan::Site site, double fraction, std::optional<double> host,
-                         std::int64_t blocks, std::int64_t chunk) {
-    return plan::Wishes{.site = site,
-                        .offload_fraction = fraction,
-                        .host_fraction = host,
-                        .recompute_blocks = blocks,
-                        .host_inputs = blocks,
-                        .chunk_parameters = chunk};
+  const auto fixed = [](plan::Site site, double fraction, std::optional<double> host,
+                        std::int64_t blocks, std::int64_t chunk) {
+    return plan::FixedChoices{.site = site,
+                              .offload_fraction = fraction,
+                              .host_fraction = host,
+                              .recompute_blocks = blocks,
+                              .host_inputs = blocks,
+                              .chunk_parameters = chunk};
   };
-  return {{"resident", wishes(resident, 0, {}, 0, 8192)},
-          {"stream", wishes(stream, 1, {}, 0, 8192)},
-          {"host", wishes(host, 1, {}, 0, 8192)},
-          {"a mix in small chunks", wishes(stream, 0.8, 0.4, 2, 4096)},
-          {"half on the host in large chunks", wishes(host, 0.5, {}, 3, 1 << 20)}};
+  return {{"resident", fixed(resident, 0, {}, 0, 8192)},
+          {"stream", fixed(stream, 1, {}, 0, 8192)},
+          {"host", fixed(host, 1, {}, 0, 8192)},
+          {"a mix in small chunks", fixed(stream, 0.8, 0.4, 2, 4096)},
+          {"half on the host in large chunks", fixed(host, 0.5, {}, 3, 1 << 20)}};
 }
 
 TrainingSettings settings_for(const Placement& placement, DType dtype = DType::bf16) {
   TrainingSettings settings = small_settings();
   settings.dtype = settings.gradient_type = dtype;
-  settings.wishes = placement.wishes;
+  settings.fixed = placement.fixed;
   return settings;
 }
 
@@ -84,9 +84,9 @@ fs::path save(io::FileSystem& files, const fs::path& root, TrainingRun& run, int
 }
 
 void load(io::FileSystem& files, const fs::path& folder, TrainingRun& run) {
-  checkpoint::verify(files, folder);
+  files::verify(files, folder);
   load_checkpoint(files, folder, run.settings().format, run.store());
-  run.set_steps_done(read_training_state(files, folder).step);
+  run.set_steps_done(files::read_training_state(files, folder).step);
 }
 
 std::string error_of(const std::function<void()>& act) {
@@ -165,7 +165,7 @@ class FailedSaveTest : public testing::Test {
 
   // What a resume would find, verified and loaded.
   Digests found() {
-    const auto latest = checkpoint::latest_checkpoint(files, root);
+    const auto latest = files::latest_checkpoint(files, root);
     if (!latest) return {"none", "none"};
     load(files, *latest, reader);
     return digests_of(reader);
@@ -202,12 +202,12 @@ TEST_F(FailedSaveTest, AFullOrBadDiskAtAnyWriteNamesTheFileAndKeepsTheLast) {
                   AllOf(HasSubstr((root / "step-00000003.partial").string()), HasSubstr("offset"),
                         HasSubstr(advice), HasSubstr("--out")));
       EXPECT_EQ(files.list(root).size(), 1u) << "the space was not given back";
-      ASSERT_EQ(checkpoint::latest_checkpoint(files, root), root / "step-00000002");
+      ASSERT_EQ(files::latest_checkpoint(files, root), root / "step-00000002");
       // Loading takes longer than verifying, and a save that failed in its middle is like another.
       if (n < 4 || n > writes - 4) {
         EXPECT_EQ(found(), before);
       }
-      checkpoint::verify(files, root / "step-00000002");
+      files::verify(files, root / "step-00000002");
     }
   }
   EXPECT_EQ(digests_of(run), after) << "a failed save changed the run";
@@ -275,7 +275,7 @@ TEST_F(FailedSaveTest, KeepsAsManyAsAreWanted) {
   for (const fs::path& entry : files.list(root)) names.push_back(entry.filename().string());
   EXPECT_THAT(names, testing::ElementsAre("step-00000006", "step-00000007", "step-00000008"));
   EXPECT_EQ(found(), digests_of(run));
-  EXPECT_EQ(read_training_state(files, root / "step-00000007").data_position,
+  EXPECT_EQ(files::read_training_state(files, root / "step-00000007").data_position,
             (text::DataPosition{.epoch = 1, .item = 14, .token = 3}));
 }
 
@@ -285,7 +285,7 @@ TEST(TrainingState, OfAnEarlierEbbIsRefused) {
   const auto refused = [&](std::string_view text) -> std::string {
     io::write_text_atomically(files, folder / "training.json", text);
     try {
-      (void)read_training_state(files, folder / "");
+      (void)files::read_training_state(files, folder / "");
     } catch (const FormatError& error) {
       return error.what();
     }

@@ -30,14 +30,14 @@ class DataCheck : public testing::Test {
     return TrainingData(options, tokenizer, 300, 1, [](const std::string&) {});
   }
 
-  TrainingState recorded() const {
-    TrainingState state;
+  files::TrainingState recorded() const {
+    files::TrainingState state;
     TrainingData data = open();
     record_data(state, data, note);
     return state;
   }
 
-  std::string refusal(TrainingState state) const {
+  std::string refusal(files::TrainingState state) const {
     TrainingData data = open();
     try {
       compare_all_data(state, data, false, note);
@@ -47,7 +47,7 @@ class DataCheck : public testing::Test {
     return "";
   }
 
-  bool known_at_once(const TrainingState& state) const {
+  bool known_at_once(const files::TrainingState& state) const {
     const TrainingData data = open();
     try {
       compare_known_data(state, data, false);
@@ -60,13 +60,13 @@ class DataCheck : public testing::Test {
   io::TempFolder folder;
   std::string text;
   TrainOptions options;
-  ModelTokenizer tokenizer = load_tokenizer({}, "bytes");
+  files::ModelTokenizer tokenizer = files::load_tokenizer({}, "bytes");
   mutable std::string notes;
   const Note note = [this](const std::string& line) { notes += line + "\n"; };
 };
 
 TEST_F(DataCheck, TellsWhatIsKnownAtOnceFromWhatMustBeRead) {
-  const TrainingState state = recorded();
+  const files::TrainingState state = recorded();
   EXPECT_FALSE(known_at_once(state));
   EXPECT_EQ(refusal(state), "");
   std::string other = text;
@@ -83,11 +83,11 @@ TEST_F(DataCheck, TellsWhatIsKnownAtOnceFromWhatMustBeRead) {
 
 // A checkpoint that kept only beginnings: compared as it was, and the next one keeps all.
 TEST_F(DataCheck, OldCheckpointsAreComparedAsTheyWere) {
-  TrainingState state;
+  files::TrainingState state;
   state.data = {{"beginnings", open().beginnings_digest()}};
   TrainingData data = open();
   EXPECT_NO_THROW(compare_known_data(state, data, false));
-  TrainingState now = state;
+  files::TrainingState now = state;
   compare_all_data(now, data, false, note);
   EXPECT_NE(notes.find("first 64 KiB"), std::string::npos) << notes;
   EXPECT_EQ(now.data, recorded().data);
@@ -102,26 +102,26 @@ TEST_F(DataCheck, OldCheckpointsAreComparedAsTheyWere) {
 }
 
 TEST_F(DataCheck, StatesWithoutContentsAreOld) {
-  TrainingState state = recorded();
+  files::TrainingState state = recorded();
   state.numerics_key = {{"data", {{"digest", "abc"}}}};
   state.accepted_changes.push_back({{"step", 1}, {"changes", {"x"}}});
   io::PosixFileSystem files;
-  write_file(folder / "now" / std::string(kTrainingName), to_json(state).dump());
-  const TrainingState same = read_training_state(files, folder / "now");
+  write_file(folder / "now" / std::string(files::kTrainingName), to_json(state).dump());
+  const files::TrainingState same = files::read_training_state(files, folder / "now");
   EXPECT_EQ(same.data, state.data);
   EXPECT_EQ(same.accepted_changes, state.accepted_changes);
   Json old = to_json(state);
   old.erase("data");
   old.erase("accepted_changes");
-  write_file(folder / "old" / std::string(kTrainingName), old.dump());
-  const TrainingState before = read_training_state(files, folder / "old");
+  write_file(folder / "old" / std::string(files::kTrainingName), old.dump());
+  const files::TrainingState before = files::read_training_state(files, folder / "old");
   EXPECT_EQ(before.data, Json({{"beginnings", "abc"}}));
   EXPECT_TRUE(before.accepted_changes.empty());
 }
 
 // Data may take hours to read: whoever stops a run before that does not wait for it.
 TEST_F(DataCheck, ASaveThatIsToldNotToGoOnKeepsBeginningsUntilTheNextOne) {
-  TrainingState state;
+  files::TrainingState state;
   {
     // Not to be digested before it is asked for.
     std::filesystem::resize_file(folder / "data/a.txt", std::uintmax_t{64} << 30);
@@ -139,7 +139,7 @@ TEST_F(DataCheck, ASaveThatIsToldNotToGoOnKeepsBeginningsUntilTheNextOne) {
 
 // What was trained is saved; that the file changed meanwhile is asked about when the run goes on.
 TEST_F(DataCheck, AFileThatChangesDuringTheRunIsToldAndAskedAbout) {
-  TrainingState state;
+  files::TrainingState state;
   {
     // Opened before it is changed, and too large to be digested before that.
     std::filesystem::resize_file(folder / "data/a.txt", std::uintmax_t{8} << 30);
@@ -156,7 +156,7 @@ TEST_F(DataCheck, AFileThatChangesDuringTheRunIsToldAndAskedAbout) {
 
 // A list of very many files is not kept, their digest is.
 TEST_F(DataCheck, ManyFilesAreComparedWithoutAList) {
-  TrainingState state = recorded();
+  files::TrainingState state = recorded();
   state.data["training"].erase("files");
   EXPECT_EQ(refusal(state), "");
   EXPECT_FALSE(known_at_once(state));

@@ -11,17 +11,18 @@
 #include "ebb/error.h"
 #include "engine/disk_tier.h"
 #include "engine/small_runs.h"
+#include "io/temp_folder.h"
 #include "plan/explain.h"
+#include "scale.h"
 
 namespace ebb::engine {
 namespace {
 
 using plan::Tier;
 
-std::filesystem::path folder() {
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "disk_tier";
-  std::filesystem::create_directories(path);
-  return path;
+const std::filesystem::path& folder() {
+  static const io::TempFolder made;
+  return made.path();
 }
 
 struct OnDisk {
@@ -77,17 +78,17 @@ std::vector<OnDisk> placements() {
 TrainingSettings with_disk(TrainingSettings s, const OnDisk& on, io::QueueOptions queue = {}) {
   s.limits[Tier::host] = 512 * kMiB;
   add_disk(s, {{folder(), kGiB}}, {}, std::move(queue));
-  s.wishes.site = on.site;
-  s.wishes.offload_fraction = on.away;
-  if (on.site != plan::Site::host) s.wishes.host_fraction = on.by_cpu;
-  s.wishes.disk_fraction = on.states;
-  s.wishes.streamed_weights = on.weights;
-  s.wishes.host_sums = on.sums;
-  s.wishes.host_inputs = on.inputs;
-  s.wishes.recompute_blocks = on.inputs;
-  s.wishes.disk_weights = on.disk_weights;
-  s.wishes.disk_sums = on.disk_sums;
-  s.wishes.disk_inputs = on.disk_inputs;
+  s.fixed.site = on.site;
+  s.fixed.offload_fraction = on.away;
+  if (on.site != plan::Site::host) s.fixed.host_fraction = on.by_cpu;
+  s.fixed.disk_fraction = on.states;
+  s.fixed.streamed_weights = on.weights;
+  s.fixed.host_sums = on.sums;
+  s.fixed.host_inputs = on.inputs;
+  s.fixed.recompute_blocks = on.inputs;
+  s.fixed.disk_weights = on.disk_weights;
+  s.fixed.disk_sums = on.disk_sums;
+  s.fixed.disk_inputs = on.disk_inputs;
   return s;
 }
 
@@ -101,12 +102,6 @@ void PrintTo(const Case& of, std::ostream* out) {
 }
 
 class DiskPlacement : public testing::TestWithParam<Case> {};
-
-// Sanitized code is slow: it takes fewer of many.
-bool small_scale() {
-  const char* scale = std::getenv("EBB_TEST_SCALE");
-  return scale != nullptr && std::string_view(scale) == "small";
-}
 
 TEST_P(DiskPlacement, GivesTheSameBits) {
   const int steps = small_scale() ? 3 : 5;
@@ -176,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(MicroBatches, DiskPlacement,
 TEST(DiskPlan, TakesWhatHostMemoryCannotHold) {
   TrainingSettings plain = small_settings();
   plain.accumulate = 3;
-  plain.wishes = {};
+  plain.fixed = {};
   plain.limits[Tier::host] = 512 * kMiB;
   Runtime runtime(test_device(), 2);
   const Outcome expected = train_small(plain, 2, 3);
@@ -365,7 +360,9 @@ TEST(DiskFaults, ShortTransfersChangeNothing) {
 }
 
 TEST(DiskFlags, AreReadOrRefused) {
-  const auto parsed = parse_disks({"/scratch:500GiB", "/a:b:1MiB", "/c:d/e:1MiB"}, nullptr);
+  const auto parsed = find_disks({parse_disk_folder("/scratch:500GiB"),
+                                  parse_disk_folder("/a:b:1MiB"), parse_disk_folder("/c:d/e:1MiB")},
+                                 nullptr);
   ASSERT_EQ(parsed.size(), 3u);
   EXPECT_EQ(parsed[0].path, "/scratch");
   EXPECT_EQ(parsed[0].most, 500 * kGiB);
@@ -373,7 +370,7 @@ TEST(DiskFlags, AreReadOrRefused) {
   EXPECT_EQ(parsed[2].path, "/c:d/e");
   for (const char* bad : {"", ":5GiB", "/scratch", "/scratch:", "/scratch:x", "/scratch:-1GiB",
                           "/scratch:0", "/scratch:512KiB"}) {
-    EXPECT_THROW(parse_disks({bad}, nullptr), ConfigError) << bad;
+    EXPECT_THROW(find_disks({parse_disk_folder(bad)}, nullptr), ConfigError) << bad;
   }
 }
 

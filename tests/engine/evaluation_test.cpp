@@ -11,25 +11,25 @@ namespace {
 
 struct Case {
   std::string name;
-  plan::Wishes wishes;
+  plan::FixedChoices fixed;
 };
 
 std::vector<Case> cases() {
   using enum plan::Site;
-  const auto wishes = [](plan::Site site, double fraction, std::int64_t recompute,
-                         std::int64_t inputs) {
-    return plan::Wishes{.site = site,
-                        .offload_fraction = fraction,
-                        .host_fraction = {},
-                        .recompute_blocks = recompute,
-                        .host_inputs = inputs,
-                        .chunk_parameters = 8192};
+  const auto fixed = [](plan::Site site, double fraction, std::int64_t recompute,
+                        std::int64_t inputs) {
+    return plan::FixedChoices{.site = site,
+                              .offload_fraction = fraction,
+                              .host_fraction = {},
+                              .recompute_blocks = recompute,
+                              .host_inputs = inputs,
+                              .chunk_parameters = 8192};
   };
-  return {{"resident", wishes(resident, 0, 0, 0)},
-          {"stream", wishes(stream, 1, 0, 0)},
-          {"host", wishes(host, 1, 0, 0)},
-          {"stream, recompute, inputs on the host", wishes(stream, 1, 3, 3)},
-          {"resident, inputs on the host", wishes(resident, 0, 0, 2)}};
+  return {{"resident", fixed(resident, 0, 0, 0)},
+          {"stream", fixed(stream, 1, 0, 0)},
+          {"host", fixed(host, 1, 0, 0)},
+          {"stream, recompute, inputs on the host", fixed(stream, 1, 3, 3)},
+          {"resident, inputs on the host", fixed(resident, 0, 0, 2)}};
 }
 
 class EvaluationTest : public testing::TestWithParam<int> {};
@@ -39,7 +39,7 @@ TEST_P(EvaluationTest, GivesTheLossOfTheNextStepAndChangesNothing) {
   settings.accumulate = GetParam();
   const Outcome expected = train_small(settings, 2, 6);
   for (const Case& placement : cases()) {
-    settings.wishes = placement.wishes;
+    settings.fixed = placement.fixed;
     settings.disturbance = {.slow_lanes_seed = 5, .poison = true};
     Runtime runtime(test_device(), 2);
     TrainingRun run(runtime, settings);
@@ -50,10 +50,10 @@ TEST_P(EvaluationTest, GivesTheLossOfTheNextStepAndChangesNothing) {
       for (const text::Batch& batch : batches) {
         const Evaluation one = run.evaluate(batch);
         all.loss_sum += one.loss_sum;
-        all.counted += one.counted;
+        all.loss_tokens += one.loss_tokens;
       }
       const double loss = run.step(batches).loss;
-      EXPECT_EQ(loss, all.loss_sum / static_cast<double>(all.counted)) << placement.name;
+      EXPECT_EQ(loss, all.loss_sum / static_cast<double>(all.loss_tokens)) << placement.name;
       EXPECT_EQ(loss, expected.losses[static_cast<std::size_t>(step)]) << placement.name;
     }
     run.finish();
@@ -76,12 +76,12 @@ TEST(IgnoredTargets, LeaveTheMeanToTheOthers) {
   const Evaluation second = run.evaluate(batches[1]);
   for (std::size_t i = 5; i < batches[0].targets.size(); ++i) batches[0].targets[i] = -1;
   const Evaluation first = run.evaluate(batches[0]);
-  EXPECT_EQ(first.counted, 5);
-  EXPECT_EQ(second.counted, settings.shape.tokens());
-  EXPECT_NEAR(
-      run.step(batches).loss,
-      (first.loss_sum + second.loss_sum) / static_cast<double>(first.counted + second.counted),
-      1e-12);
+  EXPECT_EQ(first.loss_tokens, 5);
+  EXPECT_EQ(second.loss_tokens, settings.shape.tokens());
+  EXPECT_NEAR(run.step(batches).loss,
+              (first.loss_sum + second.loss_sum) /
+                  static_cast<double>(first.loss_tokens + second.loss_tokens),
+              1e-12);
 }
 
 // A step on targets that are all the same batch's, once whole and once with its other half ignored

@@ -2,9 +2,11 @@
 // between them. The golden models, trained in the most spread-out way and in the plainest.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include "ebb/error.h"
-#include "engine/model_source.h"
 #include "engine/small_runs.h"
+#include "files/model/source.h"
 #include "io/posix_file_system.h"
 
 namespace ebb::engine {
@@ -15,24 +17,29 @@ class FamilyPlacementTest : public testing::TestWithParam<std::string> {};
 TEST_P(FamilyPlacementTest, GivesTheSameBitsAsResident) {
   io::PosixFileSystem files;
   const auto folder = source_folder() / "tests/golden/families" / GetParam();
-  for (const DType dtype : {DType::bf16, DType::f32}) {
+  for (const auto& [dtype, tile] : {std::pair{DType::bf16, model::Shape{}.largest_tile},
+                                    {DType::f32, model::Shape{}.largest_tile},
+                                    {DType::bf16, std::int64_t{11}},
+                                    {DType::f32, std::int64_t{7}}}) {
+    SCOPED_TRACE(fmt::format("tiles of at most {}", tile));
     TrainingSettings settings = small_settings();
-    settings.config = find_model(files, folder.string()).config;
+    settings.shape.largest_tile = tile;
+    settings.config = files::find_model(files, folder.string()).config;
     settings.dtype = settings.gradient_type = dtype;
     settings.accumulate = 2;
-    settings.wishes.chunk_parameters = 1024;
+    settings.fixed.chunk_parameters = 1024;
     const Outcome expected = train_small(settings, 1, 6);
-    settings.wishes.kept_blocks = settings.config.layers;
+    settings.fixed.cheap_saved_blocks = settings.config.layers;
     const Outcome kept = train_small(settings, 2, 6);
     EXPECT_EQ(kept.weights, expected.weights) << name_of(dtype);
     EXPECT_EQ(kept.moments, expected.moments) << name_of(dtype);
     EXPECT_EQ(kept.predicted_device, kept.measured_device) << name_of(dtype);
-    settings.wishes.kept_blocks = 1;
-    settings.wishes.site = plan::Site::stream;
-    settings.wishes.offload_fraction = 0.9;
-    settings.wishes.host_fraction = 0.4;
-    settings.wishes.recompute_blocks = 1;
-    settings.wishes.host_inputs = 2;
+    settings.fixed.cheap_saved_blocks = 1;
+    settings.fixed.site = plan::Site::stream;
+    settings.fixed.offload_fraction = 0.9;
+    settings.fixed.host_fraction = 0.4;
+    settings.fixed.recompute_blocks = 1;
+    settings.fixed.host_inputs = 2;
     const Outcome found = train_small(settings, 3, 6);
     EXPECT_EQ(found.weights, expected.weights) << name_of(dtype);
     EXPECT_EQ(found.moments, expected.moments) << name_of(dtype);
@@ -52,7 +59,7 @@ TEST(Gpt2, RefusesSequencesThatItHasNoPositionsFor) {
   io::PosixFileSystem files;
   TrainingSettings settings = small_settings();
   settings.config =
-      find_model(files, (source_folder() / "tests/golden/families/gpt2").string()).config;
+      files::find_model(files, (source_folder() / "tests/golden/families/gpt2").string()).config;
   settings.shape.sequence = settings.config.max_positions;
   Runtime runtime(test_device(), 1);
   EXPECT_NO_THROW(plan_training(runtime, settings));

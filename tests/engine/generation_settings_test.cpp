@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "checkpoint/made_files.h"
 #include "ebb/error.h"
+#include "files/made_files.h"
 #include "io/posix_file_system.h"
 #include "io/temp_folder.h"
 #include "text/byte_tokenizer.h"
@@ -20,10 +20,11 @@ using testing::HasSubstr;
 class GenerationSettingsTest : public testing::Test {
  protected:
   GenerationSettings choose(const GenerateOptions& options = {}, bool bytes = false) {
-    return choose_generation(files, source, options, tokenizer, bytes);
+    return choose_generation(files::read_generation_config(files, source.folder), source, options,
+                             tokenizer, bytes);
   }
   void store(const std::string& json) {
-    checkpoint::write_text(files, folder / "generation_config.json", json);
+    files::write_text(files, folder / "generation_config.json", json);
   }
   std::string refusal(const std::string& json) {
     store(json);
@@ -38,7 +39,7 @@ class GenerationSettingsTest : public testing::Test {
   io::TempFolder folder;
   io::PosixFileSystem files;
   text::ByteTokenizer tokenizer;
-  ModelSource source{
+  files::ModelSource source{
       .name = "m", .config = {}, .folder = folder.path(), .stored_config = Json::object()};
 };
 

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "checkpoint/safetensors.h"
 #include "ebb/error.h"
 #include "engine/generator.h"
 #include "engine/small_runs.h"
+#include "files/safetensors.h"
 #include "io/posix_file_system.h"
+#include "plan/trace_check.h"
 
 namespace ebb::engine {
 namespace {
@@ -16,8 +17,8 @@ namespace {
 template <class T>
 std::vector<T> read_all(const std::filesystem::path& path, const std::string& name) {
   io::PosixFileSystem files;
-  const checkpoint::SafetensorsReader reader(files, path);
-  const checkpoint::StoredTensor* tensor = reader.find(name);
+  const files::SafetensorsReader reader(files, path);
+  const files::StoredTensor* tensor = reader.find(name);
   std::vector<T> values(static_cast<std::size_t>(tensor->bytes) / sizeof(T));
   reader.read(*tensor, 0, std::as_writable_bytes(std::span(values)));
   return values;
@@ -27,9 +28,17 @@ class GenerationTest : public testing::TestWithParam<std::string> {
  protected:
   static constexpr std::int64_t kLength = 17;
   std::unique_ptr<Generator> make(DType dtype, std::int64_t positions = kLength) {
-    return std::make_unique<Generator>(
-        runtime_, files_, find_model(files_, golden_folder(GetParam()).string()), dtype, positions,
-        plan::Limits{{plan::Tier::device, kGiB}, {plan::Tier::host, kGiB}});
+    return std::make_unique<Generator>(runtime_, files_, source(), settings(dtype, positions));
+  }
+  files::ModelSource source() {
+    return files::find_model(files_, golden_folder(GetParam()).string());
+  }
+  GeneratorSettings settings(DType dtype, std::int64_t positions) {
+    return {.config = source().config,
+            .dtype = dtype,
+            .positions = positions,
+            .limits = {{plan::Tier::device, kGiB}, {plan::Tier::host, kGiB}},
+            .extras = {{plan::Tier::host, "tokenizer", 12'345}}};
   }
   std::vector<std::int32_t> prompt() {
     auto ids = read_all<std::int32_t>(golden_folder(GetParam()) / "tokens.safetensors", "ids");
@@ -81,11 +90,11 @@ TEST_P(GenerationTest, APromptAtOnceIsAsGoodAsTokenByToken) {
 }
 
 TEST_P(GenerationTest, LimitsHold) {
-  const auto source = find_model(files_, golden_folder(GetParam()).string());
   const auto fits = [&](Bytes device) {
     try {
-      Generator generator(runtime_, files_, source, DType::f32, 8,
-                          {{plan::Tier::device, device}, {plan::Tier::host, kGiB}});
+      GeneratorSettings limited = settings(DType::f32, 8);
+      limited.limits[plan::Tier::device] = device;
+      Generator generator(runtime_, files_, source(), limited);
       const std::vector<std::int32_t> ids = {1, 2, 3};
       generator.advance(ids);
       EXPECT_LE(generator.measured_peak(), device);
@@ -97,7 +106,85 @@ TEST_P(GenerationTest, LimitsHold) {
   };
   EXPECT_FALSE(fits(0));
   EXPECT_FALSE(fits(kMiB / 8));
-  EXPECT_TRUE(fits(256 * kMiB));
+  const Bytes needed = make(DType::f32, 8)->plan().peak(plan::Tier::device);
+  EXPECT_FALSE(fits(needed - 1));
+  EXPECT_TRUE(fits(needed));
+}
+
+TEST_P(GenerationTest, ThePeakIsTheOnePredicted) {
+  const std::vector<std::int32_t> ids = prompt();
+  for (const std::int64_t prompt_tokens : {std::int64_t{1}, std::int64_t{5}, kLength - 1}) {
+    GeneratorSettings known = settings(DType::bf16, kLength);
+    known.prompt_tokens = prompt_tokens;
+    Generator generator(runtime_, files_, source(), known);
+    generator.advance(std::span(ids).first(static_cast<std::size_t>(prompt_tokens)));
+    generator.advance(std::span(ids).last(1));
+    for (const plan::Tier tier : {plan::Tier::device, plan::Tier::host}) {
+      EXPECT_EQ(generator.measured_peak(tier), generator.plan().peak(tier))
+          << "tier " << int{tier.index} << ", a prompt of " << prompt_tokens;
+      EXPECT_EQ(generator.ledger(tier).peak(), generator.plan().peak(tier));
+    }
+    EXPECT_EQ(generator.ledger(plan::Tier::host).by_purpose().at("tokenizer"), 12'345);
+  }
+}
+
+TEST_P(GenerationTest, ItsTraceShowsTheLastSlicesAndTokens) {
+  const std::vector<std::int32_t> ids = prompt();
+  GeneratorSettings traced = settings(DType::f32, kLength);
+  traced.trace_runs = 2;
+  traced.prompt_tokens = 7;
+  Generator generator(runtime_, files_, source(), traced);
+  generator.advance(std::span(ids).first(14));
+  for (const std::size_t i : {14, 15, 16}) generator.advance({&ids[i], 1});
+  const std::vector<plan::Trace> traces = generator.trace();
+  ASSERT_EQ(traces.size(), 2u);
+  const double tolerance = test_device() == "cpu" ? 0 : 1e-4;
+  const auto shown = [&](const plan::Trace& trace) {
+    const plan::TraceCheck check(plan::text_of(trace), trace.plan, tolerance);
+    check.expect_all();
+    std::vector<std::int64_t> runs;
+    for (const auto& [run, seconds] : check.step_seconds()) runs.push_back(run);
+    return runs;
+  };
+  EXPECT_EQ(shown(traces[0]), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(shown(traces[1]), (std::vector<std::int64_t>{2, 3}));
+}
+
+// Who needs what, what is missing and what would help, each remedy tried.
+TEST(GenerationRefusal, SaysWhatWouldHelp) {
+  Runtime runtime(test_device(), 2);
+  io::PosixFileSystem files;
+  GeneratorSettings s{.config = files::find_model(files, "preset:tiny").config,
+                      .dtype = DType::f32,
+                      .positions = 1000,
+                      .prompt_tokens = 400,
+                      .limits = {{plan::Tier::device, kGiB}, {plan::Tier::host, kGiB}}};
+  const auto peak = [&](GeneratorSettings other) {
+    return plan_generation(runtime, other).peak(plan::Tier::device);
+  };
+  GeneratorSettings fewer = s;
+  fewer.positions = 600;
+  GeneratorSettings halves = s;
+  halves.dtype = DType::bf16;
+  const Bytes limit = std::max(peak(fewer), peak(halves));
+  ASSERT_LT(limit, peak(s));
+  s.limits[plan::Tier::device] = limit;
+  try {
+    plan_generation(runtime, s);
+    FAIL() << "it does not fit";
+  } catch (const OutOfBudget& refusal) {
+    const std::string text = refusal.what();
+    for (const char* part :
+         {"weights", "key-value cache", "workspace", "needed", "limit", "Missing on the device",
+          "would do for this plan", "--max-tokens ", "--dtype bf16", "a smaller model"}) {
+      EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+    }
+    const std::size_t at = text.find("--max-tokens ");
+    GeneratorSettings advised = s;
+    advised.positions = 400 + std::stol(text.substr(at + std::string("--max-tokens ").size()));
+    EXPECT_LT(advised.positions, s.positions);
+    EXPECT_NO_THROW(plan_generation(runtime, advised));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GenerationTest,

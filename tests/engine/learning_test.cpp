@@ -10,18 +10,17 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "checkpoint/safetensors.h"
-#include "engine/model_source.h"
 #include "engine/small_runs.h"
+#include "files/model/source.h"
+#include "files/safetensors.h"
 #include "io/posix_file_system.h"
 #include "io/text_file.h"
 
 namespace ebb::engine {
 namespace {
 
-std::vector<float> read_floats(const checkpoint::SafetensorsReader& reader,
-                               const std::string& name) {
-  const checkpoint::StoredTensor* tensor = reader.find(name);
+std::vector<float> read_floats(const files::SafetensorsReader& reader, const std::string& name) {
+  const files::StoredTensor* tensor = reader.find(name);
   if (tensor == nullptr) throw std::runtime_error("no tensor " + name);
   std::vector<float> values(static_cast<std::size_t>(tensor->bytes / 4));
   reader.read(*tensor, 0, std::as_writable_bytes(std::span(values)));
@@ -52,8 +51,8 @@ Golden read_golden(io::FileSystem& files, const std::string& family) {
   g.accumulate = g.json["accumulate"];
   g.rows = g.json["rows"];
   g.length = g.json["length"];
-  const checkpoint::SafetensorsReader reader(files, golden_folder(family) / "tokens.safetensors");
-  const checkpoint::StoredTensor* ids = reader.find("ids");
+  const files::SafetensorsReader reader(files, golden_folder(family) / "tokens.safetensors");
+  const files::StoredTensor* ids = reader.find("ids");
   g.ids.resize(static_cast<std::size_t>(ids->bytes / 4));
   reader.read(*ids, 0, std::as_writable_bytes(std::span(g.ids)));
   return g;
@@ -80,13 +79,13 @@ TrainingSettings settings_of(const Golden& g, const model::Config& config, DType
   s.accumulate = g.accumulate;
   s.dtype = s.gradient_type = dtype;
   const Json& o = g.json["optimizer"];
-  s.rule = optim::AdamW{.beta1 = o["beta1"],
-                        .beta2 = o["beta2"],
-                        .epsilon = o["eps"],
-                        .weight_decay = o["weight_decay"]};
+  s.rule = states::AdamW{.beta1 = o["beta1"],
+                         .beta2 = o["beta2"],
+                         .epsilon = o["eps"],
+                         .weight_decay = o["weight_decay"]};
   s.clip = o["clip_grad_norm"];
   const Json& schedule = g.json["schedule"];
-  s.schedule = {.shape = optim::Schedule::Shape::cosine,
+  s.schedule = {.shape = states::Schedule::Shape::cosine,
                 .peak = schedule["peak_lr"],
                 .warmup = schedule["warmup_steps"],
                 .steps = g.steps,
@@ -106,12 +105,12 @@ class LearningTest : public testing::TestWithParam<std::string> {
   // Trains as the golden files say; `allowed` is the error of losses and, relative, of norms.
   void train(DType dtype, double allowed) {
     TrainingSettings settings = settings_of(golden_, source_.config, dtype);
-    if (change_rule_ != nullptr) change_rule_(std::get<optim::AdamW>(settings.rule));
+    if (change_rule_ != nullptr) change_rule_(std::get<states::AdamW>(settings.rule));
     run_ = std::make_unique<TrainingRun>(runtime_, settings);
-    load_weights(files_, source_, run_->store().parameters(),
-                 [&](int p, std::int64_t first, std::span<const float> values) {
-                   run_->store().write_master(p, first, values);
-                 });
+    files::load_weights(files_, source_, run_->store().parameters(),
+                        [&](int p, std::int64_t first, std::span<const float> values) {
+                          run_->store().write_master(p, first, values);
+                        });
     run_->store().clear_moments();
     for (std::int64_t step = 0; step < golden_.steps; ++step) {
       const Json& record = golden_.json["records"][static_cast<std::size_t>(step)];
@@ -128,8 +127,8 @@ class LearningTest : public testing::TestWithParam<std::string> {
   std::optional<Agreement> agreement() {
     const auto final = golden_folder(GetParam()) / "final.safetensors";
     if (!files_.exists(final)) return std::nullopt;
-    const checkpoint::SafetensorsReader expected(files_, final);
-    const checkpoint::SafetensorsReader initial(files_, source_.folder / "model.safetensors");
+    const files::SafetensorsReader expected(files_, final);
+    const files::SafetensorsReader initial(files_, source_.folder / "model.safetensors");
     double errors = 0, moves = 0, along = 0, sizes = 0, shrunk = 0;
     const auto& all = run_->store().parameters().all;
     for (int p = 0; p < static_cast<int>(all.size()); ++p) {
@@ -156,10 +155,10 @@ class LearningTest : public testing::TestWithParam<std::string> {
     return a.error < 0.02 && std::abs(a.along - 1) < 0.002 && std::abs(a.shrunk) < 1e-3;
   }
 
-  void (*change_rule_)(optim::AdamW&) = nullptr;
+  void (*change_rule_)(states::AdamW&) = nullptr;
   io::PosixFileSystem files_;
   Golden golden_ = read_golden(files_, GetParam());
-  ModelSource source_ = find_model(files_, golden_folder(GetParam()).string());
+  files::ModelSource source_ = files::find_model(files_, golden_folder(GetParam()).string());
   Runtime runtime_{test_device(), 2};
   std::unique_ptr<TrainingRun> run_;
 };
@@ -167,9 +166,8 @@ class LearningTest : public testing::TestWithParam<std::string> {
 TEST_P(LearningTest, TwentyStepsMatchPyTorch) {
   train(DType::f32, 1e-4);
   if (!files_.exists(golden_folder(GetParam()) / "final.safetensors")) return;
-  const checkpoint::SafetensorsReader expected(files_,
-                                               golden_folder(GetParam()) / "final.safetensors");
-  const checkpoint::SafetensorsReader initial(files_, source_.folder / "model.safetensors");
+  const files::SafetensorsReader expected(files_, golden_folder(GetParam()) / "final.safetensors");
+  const files::SafetensorsReader initial(files_, source_.folder / "model.safetensors");
   const auto& all = run_->store().parameters().all;
   for (int p = 0; p < static_cast<int>(all.size()); ++p) {
     const std::string& name = all[static_cast<std::size_t>(p)].name;
@@ -198,11 +196,11 @@ TEST_P(LearningTest, TwentyStepsInBf16AreAsGoodAsBf16) {
 class WeightsTest : public LearningTest {};
 
 TEST_P(WeightsTest, AnotherOptimizerInBf16IsSeen) {
-  const std::vector<std::pair<const char*, void (*)(optim::AdamW&)>> wrong = {
-      {"beta1", [](optim::AdamW& rule) { rule.beta1 = 0.85; }},
-      {"beta2", [](optim::AdamW& rule) { rule.beta2 = 0.99; }},
-      {"no decay", [](optim::AdamW& rule) { rule.weight_decay = 0; }},
-      {"epsilon", [](optim::AdamW& rule) { rule.epsilon = 1e-3; }}};
+  const std::vector<std::pair<const char*, void (*)(states::AdamW&)>> wrong = {
+      {"beta1", [](states::AdamW& rule) { rule.beta1 = 0.85; }},
+      {"beta2", [](states::AdamW& rule) { rule.beta2 = 0.99; }},
+      {"no decay", [](states::AdamW& rule) { rule.weight_decay = 0; }},
+      {"epsilon", [](states::AdamW& rule) { rule.epsilon = 1e-3; }}};
   for (const auto& [name, change] : wrong) {
     change_rule_ = change;
     train(DType::bf16, 1e9);

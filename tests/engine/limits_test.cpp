@@ -51,7 +51,7 @@ TEST(Limits, EveryRunIsRefusedOrStaysBelow) {
     settings.accumulate = accumulate;
     settings.shape.rows = 6;  // activations weigh as much as states
     const Bytes resident = train_small(settings, 2, 1).predicted_device;
-    settings.wishes = {};
+    settings.fixed = {};
     const Sweep result = sweep(settings, resident);
     EXPECT_GT(result.refused, 0) << accumulate;
     EXPECT_GT(result.ran, 10) << accumulate;
@@ -69,7 +69,7 @@ TEST(Limits, ResidentIsRefusedWhereThePlanFits) {
 
 TEST(Limits, TheHostLimitHoldsToo) {
   TrainingSettings settings = small_settings();
-  settings.wishes.site = plan::Site::stream;
+  settings.fixed.site = plan::Site::stream;
   const Bytes needed = train_small(settings, 2, 1).predicted_host;
   settings.limits[plan::Tier::host] = needed - 1;
   try {
@@ -85,7 +85,7 @@ TEST(Limits, TheHostLimitHoldsToo) {
 
 TEST(Limits, OfZeroIsRefused) {
   TrainingSettings settings = small_settings();
-  settings.wishes = {};
+  settings.fixed = {};
   settings.limits[plan::Tier::device] = 0;
   EXPECT_THROW(train_small(settings), OutOfBudget);
 }

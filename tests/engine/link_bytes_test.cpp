@@ -72,12 +72,12 @@ TEST(LinkBytes, EqualTheFormulaOfThePlan) {
             TrainingSettings s = small_settings();
             s.dtype = s.gradient_type = dtype;
             s.accumulate = accumulate;
-            s.wishes.site = plan::Site::stream;
-            s.wishes.offload_fraction = offload;
-            s.wishes.host_fraction = std::min(host, offload);
-            s.wishes.host_inputs = inputs;
-            s.wishes.streamed_weights = weights ? s.config.layers + 2 : 0;
-            s.wishes.host_sums = sums ? s.config.layers + 2 : 0;
+            s.fixed.site = plan::Site::stream;
+            s.fixed.offload_fraction = offload;
+            s.fixed.host_fraction = std::min(host, offload);
+            s.fixed.host_inputs = inputs;
+            s.fixed.streamed_weights = weights ? s.config.layers + 2 : 0;
+            s.fixed.host_sums = sums ? s.config.layers + 2 : 0;
             const std::string where =
                 fmt::format("{} accumulate {} offload {} host {} inputs {} away {}", name_of(dtype),
                             accumulate, offload, host, inputs, away);

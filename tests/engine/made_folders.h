@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "checkpoint/made_files.h"
-#include "checkpoint/safetensors_index.h"
-#include "checkpoint/weight_files.h"
 #include "engine/small_runs.h"
+#include "files/made_files.h"
+#include "files/safetensors_index.h"
+#include "files/weight_files.h"
 #include "io/posix_file_system.h"
 #include "paths.h"
 
@@ -28,16 +28,16 @@ using Weights = std::map<std::string, NamedValues>;
 // Of a folder of any kind, read whole.
 inline Weights read_weights(const std::filesystem::path& folder) {
   io::PosixFileSystem files;
-  const checkpoint::WeightFiles weights(files, folder);
+  const files::WeightFiles weights(files, folder);
   Weights found;
-  for (const checkpoint::SafetensorsReader& file : weights.files()) {
-    for (const checkpoint::StoredTensor& tensor : file.tensors()) {
+  for (const files::SafetensorsReader& file : weights.files()) {
+    for (const files::StoredTensor& tensor : file.tensors()) {
       std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes));
       file.read(tensor, 0, bytes);
       NamedValues& values = found[tensor.name];
       values.shape = tensor.shape;
       values.values.resize(bytes.size() / static_cast<std::size_t>(size_of(tensor.type)));
-      checkpoint::widen(tensor.type, bytes, values.values);
+      files::widen(tensor.type, bytes, values.values);
     }
   }
   return found;
@@ -53,32 +53,31 @@ inline std::uint16_t half_bits(float value) {
   return static_cast<std::uint16_t>(sign | ((bits >> 13) - ((127 - 15) << 10)));
 }
 
-inline std::vector<std::byte> store_as(checkpoint::StoredType type,
-                                       const std::vector<float>& values) {
+inline std::vector<std::byte> store_as(files::StoredType type, const std::vector<float>& values) {
   std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(size_of(type)));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (type == checkpoint::StoredType::f32) {
+    if (type == files::StoredType::f32) {
       std::memcpy(bytes.data() + 4 * i, &values[i], 4);
     } else {
       const std::uint16_t bits =
-          type == checkpoint::StoredType::f16 ? half_bits(values[i]) : to_bf16(values[i]).bits;
+          type == files::StoredType::f16 ? half_bits(values[i]) : to_bf16(values[i]).bits;
       std::memcpy(bytes.data() + 2 * i, &bits, 2);
     }
   }
   return bytes;
 }
 
-inline checkpoint::MadeTensor made(const std::string& name, const NamedValues& values,
-                                   checkpoint::StoredType type) {
+inline files::MadeTensor made(const std::string& name, const NamedValues& values,
+                              files::StoredType type) {
   return {{name, type, values.shape}, store_as(type, values.values)};
 }
 
 // Tensor after tensor into `shards` files, with an index; types are taken in turn.
 inline void write_sharded(const std::filesystem::path& folder, const Weights& weights,
-                          const std::vector<checkpoint::StoredType>& types, int shards) {
+                          const std::vector<files::StoredType>& types, int shards) {
   io::PosixFileSystem files;
   files.make_directories(folder);
-  std::vector<std::vector<checkpoint::MadeTensor>> contents(static_cast<std::size_t>(shards));
+  std::vector<std::vector<files::MadeTensor>> contents(static_cast<std::size_t>(shards));
   Json map = Json::object();
   std::size_t next = 0;
   for (const auto& [name, values] : weights) {
@@ -88,12 +87,12 @@ inline void write_sharded(const std::filesystem::path& folder, const Weights& we
     ++next;
   }
   for (std::size_t i = 0; i < contents.size(); ++i) {
-    checkpoint::write_safetensors(
+    files::write_safetensors(
         files, folder / fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards),
         contents[i]);
   }
-  checkpoint::write_text(files, folder / checkpoint::kIndexName,
-                         Json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}}.dump());
+  files::write_text(files, folder / files::kIndexName,
+                    Json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}}.dump());
 }
 
 }  // namespace ebb::engine

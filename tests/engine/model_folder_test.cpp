@@ -4,18 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "checkpoint/folder.h"
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
 #include "engine/made_folders.h"
-#include "engine/model_source.h"
+#include "files/folder.h"
+#include "files/model/source.h"
 #include "io/temp_folder.h"
 #include "io/text_file.h"
 
 namespace ebb::engine {
 namespace {
 
-using checkpoint::StoredType;
+using files::StoredType;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -83,16 +83,16 @@ Bytes heap_bytes() {
 }
 
 Weights load_all(io::FileSystem& files, const std::filesystem::path& folder) {
-  const ModelSource source = find_model(files, folder.string());
+  const files::ModelSource source = files::find_model(files, folder.string());
   const model::Parameters parameters = model::parameters_of(source.config);
   Weights loaded;
-  load_weights(files, source, parameters,
-               [&](int p, std::int64_t first, std::span<const float> values) {
-                 const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
-                 NamedValues& all = loaded[parameter.name];
-                 EXPECT_EQ(static_cast<std::int64_t>(all.values.size()), first) << parameter.name;
-                 all.values.insert(all.values.end(), values.begin(), values.end());
-               });
+  files::load_weights(
+      files, source, parameters, [&](int p, std::int64_t first, std::span<const float> values) {
+        const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
+        NamedValues& all = loaded[parameter.name];
+        EXPECT_EQ(static_cast<std::int64_t>(all.values.size()), first) << parameter.name;
+        all.values.insert(all.values.end(), values.begin(), values.end());
+      });
   return loaded;
 }
 
@@ -107,7 +107,7 @@ void expect_equal(const Weights& found, const Weights& expected) {
 class ModelFolderTest : public testing::Test {
  protected:
   void write_json(const std::string& path, const Json& json) {
-    checkpoint::write_text(files, folder / path, json.dump(2));
+    files::write_text(files, folder / path, json.dump(2));
   }
   Json json_of(const std::filesystem::path& path) {
     return parse_json(io::read_text(files, path, kMiB), path.string());
@@ -158,7 +158,8 @@ TEST_F(ModelFolderTest, TheTypeToComputeInIsTheOneMostAreStoredIn) {
                                        {StoredType::f16, DType::bf16},
                                        {StoredType::bf16, DType::bf16}}) {
     write_sharded(folder.path(), golden, {type}, 2);
-    EXPECT_EQ(stored_dtype(files, find_model(files, folder.path().string())), expected);
+    EXPECT_EQ(files::stored_dtype(files, files::find_model(files, folder.path().string())),
+              expected);
   }
 }
 
@@ -182,15 +183,16 @@ TEST_F(ModelFolderTest, LoadingHoldsPiecesOnly) {
   ASSERT_GT(bytes, 7 * kMiB);
 
   CountingFileSystem counting;
-  const ModelSource source = find_model(counting, folder.path().string());
+  const files::ModelSource source = files::find_model(counting, folder.path().string());
   const model::Parameters parameters = model::parameters_of(source.config);
   counting.counts = {};
   const Bytes before = heap_bytes();
   Bytes most = 0;
-  load_weights(counting, source, parameters, [&](int, std::int64_t, std::span<const float> values) {
-    EXPECT_LE(static_cast<std::int64_t>(values.size()), ParameterStore::kPiece);
-    most = std::max(most, heap_bytes() - before);
-  });
+  files::load_weights(counting, source, parameters,
+                      [&](int, std::int64_t, std::span<const float> values) {
+                        EXPECT_LE(static_cast<std::int64_t>(values.size()), ParameterStore::kPiece);
+                        most = std::max(most, heap_bytes() - before);
+                      });
   constexpr Bytes piece = 4 * ParameterStore::kPiece;
   EXPECT_EQ(counting.counts.largest, piece);
   EXPECT_EQ(counting.counts.total, bytes) << "every byte is read once";
@@ -203,14 +205,14 @@ TEST_F(ModelFolderTest, HalvesThatAreNotFiniteAreRefused) {
   write_json("config.json", json_of(golden_folder("training/qwen2") / "config.json"));
   const std::string name = "model.norm.weight";
   for (const auto& [bits, word] : {std::pair{0x7c00, "inf"}, {0xfc00, "-inf"}, {0x7e01, "nan"}}) {
-    std::vector<checkpoint::MadeTensor> tensors;
+    std::vector<files::MadeTensor> tensors;
     for (const auto& [tensor, values] : golden) {
       tensors.push_back(made(tensor, values, StoredType::f16));
       if (tensor != name) continue;
       tensors.back().bytes[2 * 5] = static_cast<std::byte>(bits & 0xff);
       tensors.back().bytes[2 * 5 + 1] = static_cast<std::byte>(bits >> 8);
     }
-    checkpoint::write_safetensors(files, folder / "model.safetensors", tensors);
+    files::write_safetensors(files, folder / "model.safetensors", tensors);
     EXPECT_THAT(refusal(folder.path()),
                 AllOf(HasSubstr("model.safetensors"), HasSubstr(name), HasSubstr(word),
                       HasSubstr("element 5"), HasSubstr("must be finite")));
@@ -236,28 +238,28 @@ TEST_F(ModelFolderTest, AHeadThatDiffersFromATiedEmbeddingIsUsed) {
   head.values.back() += 1;
   write_sharded(folder.path(), weights, {StoredType::f32}, 2);
   CountingFileSystem counting;
-  const ModelSource source = find_model(counting, folder.path().string());
+  const files::ModelSource source = files::find_model(counting, folder.path().string());
   EXPECT_LE(counting.counts.largest, 4 * ParameterStore::kPiece);
   EXPECT_FALSE(source.config.tied);
   EXPECT_THAT(source.head_note, HasSubstr("tie_word_embeddings false"));
   expect_equal(load_all(files, folder.path()), weights);
   // Saved as what it is.
-  const Companions companions = find_companions(files, source, {}, {});
-  EXPECT_EQ(config_to_save(companions, DType::f32)["tie_word_embeddings"], false);
+  const files::SidecarFiles sidecar_files = files::find_sidecar_files(files, source, {}, {});
+  EXPECT_EQ(files::config_to_save(sidecar_files, DType::f32)["tie_word_embeddings"], false);
 
   // The same values in another type are no head of their own; another shape is told by loading.
   weights["lm_head.weight"] = weights["model.embed_tokens.weight"];
-  std::vector<checkpoint::MadeTensor> tensors;
+  std::vector<files::MadeTensor> tensors;
   for (const auto& [name, values] : weights) {
     NamedValues rounded = values;
     for (float& value : rounded.values) value = to_float(to_bf16(value));
     tensors.push_back(
         made(name, rounded, name == "lm_head.weight" ? StoredType::bf16 : StoredType::f32));
   }
-  std::filesystem::remove(folder / std::string(checkpoint::kIndexName));
-  checkpoint::write_safetensors(files, folder / "model.safetensors", tensors);
-  EXPECT_TRUE(find_model(files, folder.path().string()).config.tied);
-  EXPECT_EQ(find_model(files, folder.path().string()).head_note, "");
+  std::filesystem::remove(folder / std::string(files::kIndexName));
+  files::write_safetensors(files, folder / "model.safetensors", tensors);
+  EXPECT_TRUE(files::find_model(files, folder.path().string()).config.tied);
+  EXPECT_EQ(files::find_model(files, folder.path().string()).head_note, "");
   weights["lm_head.weight"] = {{2, 2}, {1, 2, 3, 4}};
   std::filesystem::remove(folder / "model.safetensors");
   write_sharded(folder.path(), weights, {StoredType::f32}, 2);
@@ -272,7 +274,7 @@ TEST_F(ModelFolderTest, DropoutIsNoted) {
       for (const char* other : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) config[other] = 0;
       config[key] = value;
       write_json("config.json", config);
-      const std::string note = find_model(files, folder.path().string()).dropout_note;
+      const std::string note = files::find_model(files, folder.path().string()).dropout_note;
       if (value == 0.1) {
         EXPECT_THAT(note, HasSubstr(fmt::format("({} 0.1): Ebb trains without", key)));
       } else {
@@ -293,31 +295,31 @@ class RoundTripTest : public ModelFolderTest {
     write_json("model/config.json", config);
     write_json("model/generation_config.json", {{"eos_token_id", {7, 8}}});
     write_json("model/tokenizer.json", {{"version", "1.0"}});
-    checkpoint::write_text(files, model / "chat_template.jinja", "{{ messages }}");
-    checkpoint::write_text(files, model / "notes.txt", "stays where it is");
+    files::write_text(files, model / "chat_template.jinja", "{{ messages }}");
+    files::write_text(files, model / "notes.txt", "stays where it is");
   }
 
   TrainingSettings settings(DType dtype) {
     TrainingSettings s = small_settings();
-    s.config = find_model(files, model.string()).config;
+    s.config = files::find_model(files, model.string()).config;
     s.dtype = s.gradient_type = dtype;
     return s;
   }
 
   void load(TrainingRun& run, const std::filesystem::path& from) {
-    load_weights(files, find_model(files, from.string()), run.store().parameters(),
-                 [&](int p, std::int64_t first, std::span<const float> values) {
-                   run.store().write_master(p, first, values);
-                 });
+    files::load_weights(files, files::find_model(files, from.string()), run.store().parameters(),
+                        [&](int p, std::int64_t first, std::span<const float> values) {
+                          run.store().write_master(p, first, values);
+                        });
     run.store().clear_moments();
   }
 
   std::filesystem::path save(TrainingRun& run) {
     const std::vector<std::string> names = {"tokenizer.json", "chat_template.jinja"};
-    const Companions companions =
-        find_companions(files, find_model(files, model.string()), model, names);
+    const files::SidecarFiles sidecar_files =
+        files::find_sidecar_files(files, files::find_model(files, model.string()), model, names);
     return save_checkpoint(
-        files, folder / "run", run.store(), companions,
+        files, folder / "run", run.store(), sidecar_files,
         {.step = run.steps_done(), .data_position = {}, .seed = 0, .numerics_key = {}}, 2);
   }
 
@@ -328,7 +330,7 @@ class RoundTripTest : public ModelFolderTest {
 TEST_F(RoundTripTest, WeightsComeBackEqual) {
   const Weights golden = read_weights(golden_folder("training/qwen2"));
   const struct {
-    std::vector<StoredType> types;
+    std::vector<files::StoredType> types;
     int shards;
     DType dtype;
   } cases[] = {{{StoredType::f32}, 1, DType::f32},
@@ -364,36 +366,40 @@ TEST_F(RoundTripTest, TheRestOfTheFolderGoesWithIt) {
     EXPECT_EQ(io::read_text(files, saved / name, kMiB), io::read_text(files, model / name, kMiB));
   }
   EXPECT_FALSE(files.exists(saved / "notes.txt"));
-  EXPECT_FALSE(files.exists(saved / checkpoint::kIndexName)) << "the weights are one file now";
+  EXPECT_FALSE(files.exists(saved / files::kIndexName)) << "the weights are one file now";
   Json expected = json_of(model / "config.json");
   expected["dtype"] = "bfloat16";
   EXPECT_EQ(json_of(saved / "config.json"), expected);
-  EXPECT_EQ(find_model(files, saved.string()).config, find_model(files, model.string()).config);
+  EXPECT_EQ(files::find_model(files, saved.string()).config,
+            files::find_model(files, model.string()).config);
 
   // All of it is in the manifest.
-  checkpoint::verify(files, saved);
+  files::verify(files, saved);
   for (const char* name :
        {"config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja"}) {
     const std::string whole = io::read_text(files, saved / name, kMiB);
-    checkpoint::write_text(files, saved / name, whole + " ");
-    EXPECT_THROW(verify_model(files, find_model(files, saved.string())), FormatError) << name;
-    checkpoint::write_text(files, saved / name, whole);
+    files::write_text(files, saved / name, whole + " ");
+    EXPECT_THROW(files::verify_model(files, files::find_model(files, saved.string())), FormatError)
+        << name;
+    files::write_text(files, saved / name, whole);
   }
   // What a checkpoint must have is not to be cut out of the manifest, of any version.
-  checkpoint::Manifest manifest = checkpoint::read_manifest(files, saved);
-  const std::string whole = io::read_text(files, saved / checkpoint::kManifestName, kMiB);
-  for (const std::string_view required : kCheckpointFiles) {
+  files::Manifest manifest = files::read_manifest(files, saved);
+  const std::string whole = io::read_text(files, saved / files::kManifestName, kMiB);
+  for (const std::string_view required : files::kCheckpointFiles) {
     for (const int version : {1, 2}) {
-      checkpoint::Manifest cut = manifest;
+      files::Manifest cut = manifest;
       cut.version = version;
       std::erase_if(cut.files, [&](const auto& file) { return file.name == required; });
       ASSERT_EQ(cut.files.size() + 1, manifest.files.size()) << required;
-      checkpoint::write_text(files, saved / "manifest.json", checkpoint::format_manifest(cut));
-      EXPECT_THROW(verify_checkpoint(files, saved), FormatError) << required;
+      files::write_text(files, saved / "manifest.json", files::format_manifest(cut));
+      EXPECT_THROW(files::verify_checkpoint(files, saved), FormatError) << required;
       // The weights alone are a model, too.
-      const bool of_model =
-          std::find(kModelFiles.begin(), kModelFiles.end(), required) != kModelFiles.end();
-      const auto verify = [&] { verify_model(files, find_model(files, saved.string())); };
+      const bool of_model = std::find(files::kModelFiles.begin(), files::kModelFiles.end(),
+                                      required) != files::kModelFiles.end();
+      const auto verify = [&] {
+        files::verify_model(files, files::find_model(files, saved.string()));
+      };
       if (of_model) {
         EXPECT_THROW(verify(), FormatError) << required;
       } else {
@@ -401,12 +407,12 @@ TEST_F(RoundTripTest, TheRestOfTheFolderGoesWithIt) {
       }
     }
   }
-  checkpoint::write_text(files, saved / "manifest.json", whole);
-  verify_checkpoint(files, saved);
+  files::write_text(files, saved / "manifest.json", whole);
+  files::verify_checkpoint(files, saved);
   // The training state is no part of the model.
-  checkpoint::write_text(files, saved / "state.safetensors", "cut");
-  verify_model(files, find_model(files, saved.string()));
-  EXPECT_THROW(checkpoint::verify(files, saved), FormatError);
+  files::write_text(files, saved / "state.safetensors", "cut");
+  files::verify_model(files, files::find_model(files, saved.string()));
+  EXPECT_THROW(files::verify(files, saved), FormatError);
 }
 
 // A resumed run may have found its model in a checkpoint that is gone by the next save.
@@ -415,29 +421,30 @@ TEST_F(RoundTripTest, CompanionsOutliveTheirFolder) {
   TrainingRun run(runtime, settings(DType::f32));
   load(run, model);
   const std::vector<std::string> names = {"tokenizer.json"};
-  const Companions companions =
-      find_companions(files, find_model(files, model.string()), model, names);
+  const files::SidecarFiles sidecar_files =
+      files::find_sidecar_files(files, files::find_model(files, model.string()), model, names);
   const std::string tokenizer = io::read_text(files, model / "tokenizer.json", kMiB);
   files.remove_all(model);
   const std::filesystem::path saved =
-      save_checkpoint(files, folder / "run", run.store(), companions, TrainingState{}, 1);
+      save_checkpoint(files, folder / "run", run.store(), sidecar_files, files::TrainingState{}, 1);
   EXPECT_EQ(io::read_text(files, saved / "tokenizer.json", kMiB), tokenizer);
   EXPECT_TRUE(json_of(saved / "config.json").contains("a_field_of_others"));
 }
 
 TEST_F(RoundTripTest, BothNamesOfTheTypeAreKeptUp) {
-  Companions companions{.config = small_config(), .stored_config = {}, .copies = {}};
-  EXPECT_EQ(config_to_save(companions, DType::bf16), model::to_json(small_config(), "bf16"));
-  companions.stored_config = {{"torch_dtype", "float16"}};
-  EXPECT_EQ(config_to_save(companions, DType::f32)["torch_dtype"], "float32");
-  EXPECT_FALSE(config_to_save(companions, DType::f32).contains("dtype"));
-  EXPECT_TRUE(config_to_save(companions, DType::f32).contains("architectures"));
-  companions.stored_config = {{"dtype", "float16"}, {"torch_dtype", "float16"}};
-  const Json both = config_to_save(companions, DType::bf16);
+  files::SidecarFiles sidecar_files{.config = small_config(), .stored_config = {}, .copies = {}};
+  EXPECT_EQ(files::config_to_save(sidecar_files, DType::bf16),
+            model::to_json(small_config(), "bf16"));
+  sidecar_files.stored_config = {{"torch_dtype", "float16"}};
+  EXPECT_EQ(files::config_to_save(sidecar_files, DType::f32)["torch_dtype"], "float32");
+  EXPECT_FALSE(files::config_to_save(sidecar_files, DType::f32).contains("dtype"));
+  EXPECT_TRUE(files::config_to_save(sidecar_files, DType::f32).contains("architectures"));
+  sidecar_files.stored_config = {{"dtype", "float16"}, {"torch_dtype", "float16"}};
+  const Json both = files::config_to_save(sidecar_files, DType::bf16);
   EXPECT_EQ(both["dtype"], "bfloat16");
   EXPECT_EQ(both["torch_dtype"], "bfloat16");
-  companions.stored_config = {{"model_type", "llama"}};
-  EXPECT_EQ(config_to_save(companions, DType::bf16)["torch_dtype"], "bfloat16");
+  sidecar_files.stored_config = {{"model_type", "llama"}};
+  EXPECT_EQ(files::config_to_save(sidecar_files, DType::bf16)["torch_dtype"], "bfloat16");
 }
 
 }  // namespace

@@ -16,14 +16,14 @@ namespace ebb::engine {
 namespace {
 
 constexpr plan::Site kSites[] = {plan::Site::resident, plan::Site::stream, plan::Site::host};
-constexpr optim::StateFormat kFormats[] = {optim::StateFormat::exact, optim::StateFormat::bf16,
-                                           optim::StateFormat::int8};
+constexpr states::StateFormat kFormats[] = {states::StateFormat::exact, states::StateFormat::bf16,
+                                            states::StateFormat::int8};
 
 TrainingSettings settings_at(plan::Site site) {
   TrainingSettings s = small_settings();
   s.config.vocabulary = 2 * ParameterStore::kPiece / s.config.hidden + 77;
-  s.wishes.site = site;
-  s.wishes.chunk_parameters = 3 << 16;  // no divisor of a piece
+  s.fixed.site = site;
+  s.fixed.chunk_parameters = 3 << 16;  // no divisor of a piece
   return s;
 }
 
@@ -117,7 +117,7 @@ TEST(ParameterStore, SavesLoadsAndDigestsMomentsOfEveryFormat) {
   Runtime runtime(test_device(), 2);
   io::TempFolder folder;
   io::PosixFileSystem files;
-  for (const optim::StateFormat format : kFormats) {
+  for (const states::StateFormat format : kFormats) {
     SCOPED_TRACE(name_of(format));
     TrainingSettings settings = settings_at(plan::Site::resident);
     settings.format = format;

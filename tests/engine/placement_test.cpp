@@ -10,60 +10,61 @@
 #include "engine/small_runs.h"
 #include "plan/explain.h"
 #include "print.h"
+#include "scale.h"
 
 namespace ebb::engine {
 namespace {
 
 struct Placement {
   std::string name;
-  plan::Wishes wishes;
+  plan::FixedChoices fixed;
   int threads = 2;
   exec::Disturbance disturbance = {};
 };
 
-plan::Wishes wishes(plan::Site site, double fraction, double host_fraction = -1,
-                    std::int64_t recompute = 0, std::int64_t inputs = 0, std::int64_t chunk = 8192,
-                    std::int64_t kept = 0) {
-  plan::Wishes w{.site = site,
-                 .offload_fraction = fraction,
-                 .host_fraction = {},
-                 .recompute_blocks = recompute,
-                 .host_inputs = inputs,
-                 .kept_blocks = kept,
-                 .streamed_weights = 0,
-                 .host_sums = 0,
-                 .chunk_parameters = chunk};
+plan::FixedChoices fixed(plan::Site site, double fraction, double host_fraction = -1,
+                         std::int64_t recompute = 0, std::int64_t inputs = 0,
+                         std::int64_t chunk = 8192, std::int64_t kept = 0) {
+  plan::FixedChoices w{.site = site,
+                       .offload_fraction = fraction,
+                       .host_fraction = {},
+                       .recompute_blocks = recompute,
+                       .host_inputs = inputs,
+                       .cheap_saved_blocks = kept,
+                       .streamed_weights = 0,
+                       .host_sums = 0,
+                       .chunk_parameters = chunk};
   if (host_fraction >= 0) w.host_fraction = host_fraction;
   return w;
 }
 
-plan::Wishes away(plan::Wishes wishes, std::int64_t weights, std::int64_t sums,
-                  std::optional<std::int64_t> depth = {}) {
-  wishes.streamed_weights = weights;
-  wishes.host_sums = sums;
-  wishes.depth = depth;
-  return wishes;
+plan::FixedChoices away(plan::FixedChoices fixed, std::int64_t weights, std::int64_t sums,
+                        std::optional<std::int64_t> depth = {}) {
+  fixed.streamed_weights = weights;
+  fixed.host_sums = sums;
+  fixed.depth = depth;
+  return fixed;
 }
 
 std::vector<Placement> placements() {
   using enum plan::Site;
   return {
-      {"resident, one thread", wishes(resident, 0), 1},
-      {"stream all", wishes(stream, 1)},
-      {"stream all, one thread", wishes(stream, 1), 1},
-      {"host all", wishes(host, 1)},
-      {"stream half", wishes(stream, 0.5)},
-      {"host a third", wishes(host, 0.33)},
-      {"stream and host", wishes(stream, 0.9, 0.4)},
-      {"small chunks", wishes(stream, 0.8, 0.3, 0, 0, 4096)},
-      {"huge chunks", wishes(stream, 0.8, 0.3, 0, 0, 1 << 20)},
-      {"recompute", wishes(resident, 0, -1, 3)},
-      {"recompute one block", wishes(stream, 1, -1, 1)},
-      {"inputs on the host", wishes(resident, 0, -1, 0, 3)},
-      {"recompute, inputs on the host", wishes(stream, 1, 0.5, 3, 3)},
-      {"two inputs on the host, host", wishes(host, 1, -1, 3, 2), 3},
-      {"all kept", wishes(resident, 0, -1, 0, 0, 8192, 3)},
-      {"one recomputed, one kept", wishes(stream, 1, 0.5, 1, 0, 8192, 1)},
+      {"resident, one thread", fixed(resident, 0), 1},
+      {"stream all", fixed(stream, 1)},
+      {"stream all, one thread", fixed(stream, 1), 1},
+      {"host all", fixed(host, 1)},
+      {"stream half", fixed(stream, 0.5)},
+      {"host a third", fixed(host, 0.33)},
+      {"stream and host", fixed(stream, 0.9, 0.4)},
+      {"small chunks", fixed(stream, 0.8, 0.3, 0, 0, 4096)},
+      {"huge chunks", fixed(stream, 0.8, 0.3, 0, 0, 1 << 20)},
+      {"recompute", fixed(resident, 0, -1, 3)},
+      {"recompute one block", fixed(stream, 1, -1, 1)},
+      {"inputs on the host", fixed(resident, 0, -1, 0, 3)},
+      {"recompute, inputs on the host", fixed(stream, 1, 0.5, 3, 3)},
+      {"two inputs on the host, host", fixed(host, 1, -1, 3, 2), 3},
+      {"all kept", fixed(resident, 0, -1, 0, 0, 8192, 3)},
+      {"one recomputed, one kept", fixed(stream, 1, 0.5, 1, 0, 8192, 1)},
   };
 }
 
@@ -71,15 +72,15 @@ std::vector<Placement> placements() {
 std::vector<Placement> away_placements() {
   using enum plan::Site;
   return {
-      {"all weights streamed", away(wishes(resident, 0), 5, 0)},
-      {"one block's weights streamed", away(wishes(stream, 1), 1, 0, 3)},
-      {"weights of layers streamed, host", away(wishes(host, 1), 3, 0)},
-      {"sums on the host", away(wishes(resident, 0), 0, 5)},
-      {"some sums on the host", away(wishes(stream, 0.5), 0, 2, 8)},
-      {"nothing stays", away(wishes(stream, 1, 0, 3, 3), 5, 5)},
-      {"nothing stays, half by the CPU", away(wishes(stream, 1, 0.5, 3, 3), 5, 5), 3},
-      {"nothing stays, by the CPU", away(wishes(host, 1, -1, 3, 3), 5, 5)},
-      {"some of everything", away(wishes(stream, 0.8, 0.3, 1, 2, 4096, 1), 4, 3)},
+      {"all weights streamed", away(fixed(resident, 0), 5, 0)},
+      {"one block's weights streamed", away(fixed(stream, 1), 1, 0, 3)},
+      {"weights of layers streamed, host", away(fixed(host, 1), 3, 0)},
+      {"sums on the host", away(fixed(resident, 0), 0, 5)},
+      {"some sums on the host", away(fixed(stream, 0.5), 0, 2, 8)},
+      {"nothing stays", away(fixed(stream, 1, 0, 3, 3), 5, 5)},
+      {"nothing stays, half by the CPU", away(fixed(stream, 1, 0.5, 3, 3), 5, 5), 3},
+      {"nothing stays, by the CPU", away(fixed(host, 1, -1, 3, 3), 5, 5)},
+      {"some of everything", away(fixed(stream, 0.8, 0.3, 1, 2, 4096, 1), 4, 3)},
   };
 }
 
@@ -94,17 +95,11 @@ class PlacementTest : public testing::TestWithParam<std::tuple<DType, int>> {
   }
 };
 
-// Sanitized code is slow: it takes fewer of many.
-bool small_scale() {
-  const char* scale = std::getenv("EBB_TEST_SCALE");
-  return scale != nullptr && std::string_view(scale) == "small";
-}
-
 void expect_same_bits(TrainingSettings settings, const std::vector<Placement>& all) {
   const Outcome expected = train_small(settings);
   EXPECT_LT(expected.losses.back(), expected.losses.front());
   for (const Placement& placement : all) {
-    settings.wishes = placement.wishes;
+    settings.fixed = placement.fixed;
     const Outcome found = train_small(settings, placement.threads);
     EXPECT_EQ(found.weights, expected.weights) << placement.name;
     EXPECT_EQ(found.moments, expected.moments) << placement.name;

@@ -44,7 +44,7 @@ TEST(PlanSize, ATaskOfAPlanAndARunTakesNoMoreThanIsCounted) {
   for (const plan::Site site : {plan::Site::resident, plan::Site::stream, plan::Site::host}) {
     TrainingSettings small = many_passes(64);
     TrainingSettings large = many_passes(256);
-    small.wishes.site = large.wishes.site = site;
+    small.fixed.site = large.fixed.site = site;
     const Growth found = growth(small, large, [](Runtime& runtime, const TrainingSettings& s) {
       TrainingRun run(runtime, s);
       initialize(run);
@@ -116,7 +116,7 @@ TEST(PlanSize, OfVeryManyMicroBatchesIsRefusedWithoutBuildingIt) {
   Runtime runtime(test_device(), 1);
   TrainingSettings settings = many_passes(1 << 14);
   for (const plan::Site site : {plan::Site::resident, plan::Site::host}) {
-    settings.wishes.site = site;
+    settings.fixed.site = site;
     settings.limits[plan::Tier::host] = 64 * kMiB;
     const HeapWatch heap;
     EXPECT_THROW(plan_training(runtime, settings), OutOfBudget) << name_of(site);

@@ -8,8 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "engine/probe/measure.h"
 #include "engine/small_runs.h"
+#include "measure/probe/measure.h"
+#include "scale.h"
 
 namespace ebb::engine {
 namespace {
@@ -33,8 +34,8 @@ TrainingSettings run_settings(plan::Site site, std::int64_t accumulate = 1) {
   s.config.vocabulary = 512;
   s.shape = {.rows = 1, .sequence = 128};
   s.accumulate = accumulate;
-  s.wishes.site = site;
-  s.wishes.chunk_parameters.reset();
+  s.fixed.site = site;
+  s.fixed.chunk_parameters.reset();
   return s;
 }
 
@@ -57,8 +58,7 @@ double fastest_step(Runtime& runtime, const TrainingSettings& settings) {
 // Other programs disturb both sides, and only ever make them slower: so the fastest of all rounds
 // are compared, and there are rounds until both have had a quiet moment.
 TEST(Prediction, OfStepsOnTheCpuDeviceIsWithinAFifth) {
-  const char* scale = std::getenv("EBB_TEST_SCALE");
-  if (scale != nullptr && std::string(scale) == "small") GTEST_SKIP() << "sanitizers change speeds";
+  if (small_scale()) GTEST_SKIP() << "sanitizers change speeds";
   if (test_device() != "cpu") GTEST_SKIP() << "of the cpu device alone";
   Runtime runtime("cpu", 1);
   const std::vector<TrainingSettings> all = {
@@ -74,7 +74,8 @@ TEST(Prediction, OfStepsOnTheCpuDeviceIsWithinAFifth) {
                        [](double ratio) { return ratio > 0.8 && ratio < 1.2; });
   };
   for (int round = 0; round < 16 && !good(); ++round) {
-    take_faster(speeds, measure_machine(runtime, 2, [](const std::string&, double) {}).profile);
+    take_faster(speeds,
+                measure::measure_machine(runtime, 2, [](const std::string&, double) {}).profile);
     runtime.use_profile(speeds);
     for (std::size_t i = 0; i < all.size(); ++i) {
       measured[i] = std::min(measured[i], fastest_step(runtime, all[i]));

@@ -8,6 +8,7 @@
 #include "device/cpu/cpu_device.h"
 #include "ebb/error.h"
 #include "engine/small_runs.h"
+#include "memory/arena.h"
 #include "plan/layout.h"
 #include "plan/waits.h"
 
@@ -43,15 +44,16 @@ TEST(RedZone, NoTaskOfATrainingStepWritesBehindItsObjects) {
         settings.accumulate = accumulate;
         settings.dtype = settings.gradient_type = dtype;
         settings.shape = {.rows = 3, .sequence = 17};
+        if (accumulate == 2) settings.shape.largest_tile = 10;
         settings.config.vocabulary = 97;
-        settings.wishes.site.reset();
-        settings.wishes.offload_fraction = 0.8;
-        settings.wishes.host_fraction = 0.8 * host;
-        settings.wishes.recompute_blocks = 1;
-        settings.wishes.host_inputs = 1;
-        settings.wishes.kept_blocks = 1;
-        settings.wishes.streamed_weights = 2 * accumulate - 1;
-        settings.wishes.host_sums = 2 * (accumulate - 1);
+        settings.fixed.site.reset();
+        settings.fixed.offload_fraction = 0.8;
+        settings.fixed.host_fraction = 0.8 * host;
+        settings.fixed.recompute_blocks = 1;
+        settings.fixed.host_inputs = 1;
+        settings.fixed.cheap_saved_blocks = 1;
+        settings.fixed.streamed_weights = 2 * accumulate - 1;
+        settings.fixed.host_sums = 2 * (accumulate - 1);
         const std::string expected = train_small(settings, 2, 2).weights;
         settings.disturbance.red_zone = kZone;
         Runtime runtime("cpu", 2);
@@ -59,6 +61,38 @@ TEST(RedZone, NoTaskOfATrainingStepWritesBehindItsObjects) {
         initialize(run);
         const std::string where = fmt::format("accumulate {} {} host {}", accumulate,
                                               dtype == DType::bf16 ? "bf16" : "fp32", host);
+        EXPECT_NO_THROW({
+          for (int step = 0; step < 2; ++step) run.step(made_up_batches(settings, step));
+          run.evaluate(made_up_batches(settings, 0).front());
+          run.finish();
+        }) << where;
+        EXPECT_EQ(run.store().weights_digest(), expected) << where;
+      }
+    }
+  }
+}
+
+// The same where embedding and head run by pieces of the vocabulary.
+TEST(RedZone, NoTaskWithAPieceOfTheVocabularyWritesBehindItsObjects) {
+  if (test_device() != "cpu") GTEST_SKIP() << "of the cpu device's memory";
+  for (const bool tied : {false, true}) {
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      for (const std::int64_t away : {0, 5}) {
+        TrainingSettings settings = small_settings();
+        settings.accumulate = 2;
+        settings.dtype = settings.gradient_type = dtype;
+        settings.config.vocabulary = 32'801;
+        settings.config.tied = tied;
+        settings.fixed.streamed_weights = settings.fixed.host_sums = away;
+        settings.fixed.chunk_parameters = 1 << 18;
+        const std::string expected = train_small(settings, 2, 2).weights;
+        settings.fixed.vocabulary_cut = 1;
+        settings.disturbance.red_zone = kZone;
+        Runtime runtime("cpu", 2);
+        TrainingRun run(runtime, settings, with_red_zones(plan_training(runtime, settings)));
+        initialize(run);
+        const std::string where =
+            fmt::format("{} {} {} away", tied ? "tied" : "untied", name_of(dtype), away);
         EXPECT_NO_THROW({
           for (int step = 0; step < 2; ++step) run.step(made_up_batches(settings, step));
           run.evaluate(made_up_batches(settings, 0).front());

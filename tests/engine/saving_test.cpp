@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/folder.h"
-#include "checkpoint/weight_files.h"
 #include "ebb/error.h"
 #include "engine/checkpointing.h"
 #include "engine/small_runs.h"
+#include "files/folder.h"
+#include "files/weight_files.h"
 #include "io/posix_file_system.h"
 #include "io/small_disk.h"
 #include "io/temp_folder.h"
@@ -26,20 +26,20 @@ class SavingTest : public testing::Test {
  protected:
   SavingTest() : runtime(test_device(), 2), run(runtime, small_settings()) {
     initialize(run);
-    companions.config = run.settings().config;
-    bytes = checkpoint_bytes(run.store(), companions);
+    sidecar_files.config = run.settings().config;
+    bytes = checkpoint_bytes(run.store(), sidecar_files);
   }
 
   Saving saving(const SavingSettings& settings) {
-    return Saving(disk, folder.path(), run.store(), companions, settings, -1,
+    return Saving(disk, folder.path(), run.store(), sidecar_files, settings, -1,
                   [this](const std::string& text) {
                     notes.push_back(text);
                     if (on_note) on_note();
                   });
   }
 
-  static TrainingState state(std::int64_t step) {
-    TrainingState state;
+  static files::TrainingState state(std::int64_t step) {
+    files::TrainingState state;
     state.step = step;
     state.numerics_key = Json::object();
     return state;
@@ -50,7 +50,7 @@ class SavingTest : public testing::Test {
   io::SmallDisk disk{files, 100 * kMiB};
   Runtime runtime;
   TrainingRun run;
-  Companions companions;
+  files::SidecarFiles sidecar_files;
   Bytes bytes = 0;
   std::vector<std::string> notes;
   std::function<void()> on_note;
@@ -97,7 +97,7 @@ TEST_F(SavingTest, ASaveOnTheWayThatFailsIsToldAndTheRunGoesOn) {
   save.save(state(2));
   EXPECT_THAT(notes.back(), HasSubstr("Not saved"));
   EXPECT_EQ(save.last(), (folder / "step-00000001").string());
-  EXPECT_EQ(checkpoint::latest_checkpoint(disk, folder.path()), folder / "step-00000001");
+  EXPECT_EQ(files::latest_checkpoint(disk, folder.path()), folder / "step-00000001");
   disk.set_room(100 * kMiB);
   save.save(state(3));
   EXPECT_EQ(save.last(), (folder / "step-00000003").string());
@@ -176,7 +176,7 @@ TEST_F(SavingTest, WithoutPatienceTheWeightsAreKeptAndTheErrorSaysWhere) {
   }
   EXPECT_TRUE(fs::exists(folder / "weights/step-00000004/model.safetensors"));
   EXPECT_EQ(save.last(), "");
-  checkpoint::verify(disk, folder / "weights/step-00000004");
+  files::verify(disk, folder / "weights/step-00000004");
 }
 
 TEST_F(SavingTest, WhereNotEvenTheyFitTheErrorSaysThat) {

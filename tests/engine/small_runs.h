@@ -41,17 +41,17 @@ inline TrainingSettings small_settings() {
   TrainingSettings s;
   s.config = small_config();
   s.shape = {.rows = 2, .sequence = 24};
-  s.schedule = {.shape = optim::Schedule::Shape::cosine, .peak = 3e-3, .warmup = 3, .steps = 20};
+  s.schedule = {.shape = states::Schedule::Shape::cosine, .peak = 3e-3, .warmup = 3, .steps = 20};
   s.limits = {{plan::Tier::device, kGiB}, {plan::Tier::host, kGiB}};
-  s.wishes = {.site = plan::Site::resident,
-              .offload_fraction = {},
-              .host_fraction = {},
-              .recompute_blocks = 0,
-              .host_inputs = 0,
-              .kept_blocks = 0,
-              .streamed_weights = 0,
-              .host_sums = 0,
-              .chunk_parameters = 8192};
+  s.fixed = {.site = plan::Site::resident,
+             .offload_fraction = {},
+             .host_fraction = {},
+             .recompute_blocks = 0,
+             .host_inputs = 0,
+             .cheap_saved_blocks = 0,
+             .streamed_weights = 0,
+             .host_sums = 0,
+             .chunk_parameters = 8192};
   return s;
 }
 

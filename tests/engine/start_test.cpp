@@ -1,9 +1,9 @@
 // What a run starts from, and what that is counted as.
 #include <gtest/gtest.h>
 
-#include "engine/model_source.h"
 #include "engine/small_runs.h"
-#include "plan/light.h"
+#include "files/model/source.h"
+#include "plan/utilization.h"
 
 namespace ebb::engine {
 namespace {
@@ -29,7 +29,7 @@ TEST(InitializeWeights, GivesEveryValueOnceInOrderWhateverThePool) {
   for (const int threads : {1, 3}) {
     ThreadPool pool(threads);
     std::vector<std::vector<float>> found(expected.size());
-    initialize_weights(
+    files::initialize_weights(
         pool, config, parameters, 5, [&](int p, std::int64_t first, std::span<const float> values) {
           auto& to = found[static_cast<std::size_t>(p)];
           EXPECT_EQ(first, static_cast<std::int64_t>(to.size())) << "parameter " << p;
@@ -45,18 +45,18 @@ TEST(InitializeWeights, PassesOnWhatTheSinkThrows) {
   const auto sink = [](int, std::int64_t, std::span<const float>) {
     throw std::runtime_error("full");
   };
-  EXPECT_THROW(initialize_weights(pool, config, model::parameters_of(config), 5, sink),
+  EXPECT_THROW(files::initialize_weights(pool, config, model::parameters_of(config), 5, sink),
                std::runtime_error);
 }
 
 TEST(ClearMoments, LeavesNoneInAnyFormatAndSite) {
   Runtime runtime(test_device(), 2);
   for (const auto format :
-       {optim::StateFormat::exact, optim::StateFormat::bf16, optim::StateFormat::int8}) {
+       {states::StateFormat::exact, states::StateFormat::bf16, states::StateFormat::int8}) {
     for (const plan::Site site : {plan::Site::resident, plan::Site::stream, plan::Site::host}) {
       TrainingSettings settings = small_settings();
       settings.format = format;
-      settings.wishes.site = site;
+      settings.fixed.site = site;
       TrainingRun run(runtime, settings);
       initialize(run);
       const std::string fresh = run.store().moments_digest();
@@ -95,7 +95,7 @@ TEST(ModelFlops, AreThoseOfTheFormula) {
   const double found = plan::model_flops(plan_training(runtime, s).workload);
   EXPECT_GE(found, expected);
   EXPECT_LE(found, 1.005 * expected);
-  s.wishes.recompute_blocks = c.layers;
+  s.fixed.recompute_blocks = c.layers;
   EXPECT_EQ(plan::model_flops(plan_training(runtime, s).workload), found)
       << "recomputing is not the model's work";
 }

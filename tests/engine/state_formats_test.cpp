@@ -10,18 +10,18 @@
 #include "engine/small_runs.h"
 #include "io/posix_file_system.h"
 #include "io/temp_folder.h"
-#include "optim/format.h"
 #include "print.h"
+#include "states/format.h"
 
 namespace ebb::engine {
 namespace {
 
-using optim::StateFormat;
+using states::StateFormat;
 using testing::HasSubstr;
 
 struct Kind {
   std::string name;
-  optim::Rule rule;
+  states::Rule rule;
   StateFormat format = StateFormat::exact;
   double rate = 3e-3;
 };
@@ -29,13 +29,13 @@ struct Kind {
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
 std::vector<Kind> kinds() {
-  return {{"adamw_bf16", optim::AdamW{}, StateFormat::bf16},
-          {"adamw_int8", optim::AdamW{}, StateFormat::int8},
-          {"adam", optim::Adam{.weight_decay = 0.01}},
-          {"lion", optim::Lion{}, StateFormat::exact, 3e-4},
-          {"sgd", optim::Sgd{.weight_decay = 0.001}, StateFormat::exact, 0.05},
-          {"nesterov", optim::Sgd{.nesterov = true}, StateFormat::exact, 0.05},
-          {"adagrad", optim::Adagrad{}, StateFormat::exact, 0.01}};
+  return {{"adamw_bf16", states::AdamW{}, StateFormat::bf16},
+          {"adamw_int8", states::AdamW{}, StateFormat::int8},
+          {"adam", states::Adam{.weight_decay = 0.01}},
+          {"lion", states::Lion{}, StateFormat::exact, 3e-4},
+          {"sgd", states::Sgd{.weight_decay = 0.001}, StateFormat::exact, 0.05},
+          {"nesterov", states::Sgd{.nesterov = true}, StateFormat::exact, 0.05},
+          {"adagrad", states::Adagrad{}, StateFormat::exact, 0.01}};
 }
 
 TrainingSettings settings_of(const Kind& kind) {
@@ -47,8 +47,8 @@ TrainingSettings settings_of(const Kind& kind) {
   return s;
 }
 
-plan::Wishes wishes(plan::Site site, double fraction, std::optional<double> host,
-                    std::int64_t chunk) {
+plan::FixedChoices fixed(plan::Site site, double fraction, std::optional<double> host,
+                         std::int64_t chunk) {
   return {.site = site,
           .offload_fraction = fraction,
           .host_fraction = host,
@@ -57,10 +57,10 @@ plan::Wishes wishes(plan::Site site, double fraction, std::optional<double> host
           .chunk_parameters = chunk};
 }
 
-std::vector<plan::Wishes> placements() {
+std::vector<plan::FixedChoices> placements() {
   using enum plan::Site;
-  return {wishes(stream, 1, {}, 8192), wishes(host, 1, {}, 8192), wishes(stream, 0.8, 0.4, 4096),
-          wishes(host, 0.5, {}, 1 << 20)};
+  return {fixed(stream, 1, {}, 8192), fixed(host, 1, {}, 8192), fixed(stream, 0.8, 0.4, 4096),
+          fixed(host, 0.5, {}, 1 << 20)};
 }
 
 std::string name_of_param(const testing::TestParamInfo<Kind>& info) { return info.param.name; }
@@ -76,8 +76,8 @@ TEST_P(StateFormats, EveryPlacementGivesTheSameBits) {
       const Outcome expected = train_small(settings);
       EXPECT_LT(expected.losses.back(), expected.losses.front());
       int threads = 1;
-      for (const plan::Wishes& wish : placements()) {
-        settings.wishes = wish;
+      for (const plan::FixedChoices& wish : placements()) {
+        settings.fixed = wish;
         const Outcome found = train_small(settings, threads++);
         const std::string text = fmt::format("{}, placement {}", name_of(dtype), threads - 1);
         EXPECT_EQ(found.weights, expected.weights) << text;
@@ -93,18 +93,18 @@ TEST_P(StateFormats, EveryPlacementGivesTheSameBits) {
 // All states cross the link, both ways, once a step, in the bytes of their own format.
 TEST_P(StateFormats, OnlyItsOwnBytesMove) {
   TrainingSettings settings = settings_of(GetParam());
-  settings.wishes = wishes(plan::Site::stream, 1, {}, 8192);
+  settings.fixed = fixed(plan::Site::stream, 1, {}, 8192);
   Runtime runtime(test_device(), 1);
   const plan::Plan plan = plan_training(runtime, settings);
   Bytes states = 0;
   for (const plan::Chunk& chunk : plan.program.chunks) {
-    states += optim::state_bytes(settings.state_kind(), chunk.count);
+    states += states::state_bytes(settings.state_kind(), chunk.count);
   }
   const double per_parameter =
       static_cast<double>(states) / static_cast<double>(plan.workload.parameters());
-  EXPECT_NEAR(per_parameter, optim::state_bytes_per_parameter(settings.state_kind()), 0.05);
+  EXPECT_NEAR(per_parameter, states::state_bytes_per_parameter(settings.state_kind()), 0.05);
   const Outcome moved = train_small(settings, 2, 3);
-  settings.wishes = wishes(plan::Site::resident, 0, {}, 8192);
+  settings.fixed = fixed(plan::Site::resident, 0, {}, 8192);
   const Outcome resident = train_small(settings, 2, 3);
   EXPECT_EQ(moved.up - resident.up, 3 * states);
   EXPECT_EQ(moved.down - resident.down, 3 * states);
@@ -119,7 +119,7 @@ TEST_P(StateFormats, ResumeIsExactInEveryOtherPlacement) {
     while (run.steps_done() < step) run.step(made_up_batches(run.settings(), run.steps_done()));
     run.finish();
   };
-  settings.wishes = placements()[2];
+  settings.fixed = placements()[2];
   TrainingRun unbroken(runtime, settings);
   initialize(unbroken);
   train_to(unbroken, 4);
@@ -130,8 +130,8 @@ TEST_P(StateFormats, ResumeIsExactInEveryOtherPlacement) {
   train_to(unbroken, 8);
   const std::string weights = unbroken.store().weights_digest();
   const std::string moments = unbroken.store().moments_digest();
-  for (const plan::Wishes& wish : placements()) {
-    settings.wishes = wish;
+  for (const plan::FixedChoices& wish : placements()) {
+    settings.fixed = wish;
     TrainingRun resumed(runtime, settings);
     load_checkpoint(files, saved, settings.format, resumed.store());
     resumed.set_steps_done(4);
@@ -154,8 +154,8 @@ class Conversion : public testing::TestWithParam<StateFormat> {
   }
 
   static TrainingSettings settings_in(StateFormat format, double offload = 0.5) {
-    TrainingSettings s = settings_of({"", optim::AdamW{}, format});
-    s.wishes = wishes(plan::Site::stream, offload, 0.2, 8192);
+    TrainingSettings s = settings_of({"", states::AdamW{}, format});
+    s.fixed = fixed(plan::Site::stream, offload, 0.2, 8192);
     return s;
   }
   std::filesystem::path save(TrainingRun& from, const char* name) {
@@ -236,9 +236,9 @@ INSTANTIATE_TEST_SUITE_P(All, Conversion,
                          });
 
 TEST(StateFormatSettings, CompactMomentsAreNotThoseOfExact) {
-  const Outcome exact = train_small(settings_of({"", optim::AdamW{}}), 2, 3);
+  const Outcome exact = train_small(settings_of({"", states::AdamW{}}), 2, 3);
   for (const StateFormat format : {StateFormat::bf16, StateFormat::int8}) {
-    const Outcome compact = train_small(settings_of({"", optim::AdamW{}, format}), 2, 3);
+    const Outcome compact = train_small(settings_of({"", states::AdamW{}, format}), 2, 3);
     EXPECT_NE(compact.moments, exact.moments);
     EXPECT_LT(compact.predicted_device, exact.predicted_device);
   }
@@ -246,7 +246,7 @@ TEST(StateFormatSettings, CompactMomentsAreNotThoseOfExact) {
 
 // Rounding is keyed by the seed.
 TEST(StateFormatSettings, AnotherSeedRoundsOtherwise) {
-  TrainingSettings settings = settings_of({"", optim::AdamW{}, StateFormat::int8});
+  TrainingSettings settings = settings_of({"", states::AdamW{}, StateFormat::int8});
   const Outcome one = train_small(settings, 2, 3);
   settings.seed += 1;
   EXPECT_NE(train_small(settings, 2, 3).moments, one.moments);

@@ -15,12 +15,12 @@ double clock_tolerance() { return test_device() == "cpu" ? 0 : 1e-4; }
 TrainingSettings mixed_settings() {
   TrainingSettings s = small_settings();
   s.accumulate = 2;
-  s.wishes = {.site = plan::Site::stream,
-              .offload_fraction = 0.9,
-              .host_fraction = 0.4,
-              .recompute_blocks = 2,
-              .host_inputs = 2,
-              .chunk_parameters = 4096};
+  s.fixed = {.site = plan::Site::stream,
+             .offload_fraction = 0.9,
+             .host_fraction = 0.4,
+             .recompute_blocks = 2,
+             .host_inputs = 2,
+             .chunk_parameters = 4096};
   return s;
 }
 

@@ -74,9 +74,9 @@ TrainingSettings with_vault(TrainingSettings s) {
   s.topology = std::make_shared<const plan::Topology>(std::move(topology));
   s.make_space = [](Tier, Bytes bytes) { return std::make_unique<Vault>(bytes); };
   s.limits[kVault] = kGiB;
-  s.wishes.state_home = kVault;
-  s.wishes.site = plan::Site::stream;
-  s.wishes.chunk_parameters = 8192;  // 80 KiB of state, ten transfers
+  s.fixed.state_home = kVault;
+  s.fixed.site = plan::Site::stream;
+  s.fixed.chunk_parameters = 8192;  // 80 KiB of state, ten transfers
   return s;
 }
 
@@ -88,8 +88,8 @@ TEST_P(UnknownTier, TrainingIsTheSameToTheBit) {
   plain.accumulate = accumulate;
   const Outcome expected = train_small(plain, 2, 6);
   TrainingSettings s = with_vault(plain);
-  s.wishes.offload_fraction = 0.9;
-  s.wishes.host_fraction = by_cpu;
+  s.fixed.offload_fraction = 0.9;
+  s.fixed.host_fraction = by_cpu;
   for (const std::uint64_t seed : {0, 3}) {
     s.disturbance = {.slow_lanes_seed = seed, .poison = seed > 0, .threads = seed > 0};
     const std::string where = fmt::format("seed {}", seed);

@@ -13,14 +13,17 @@
 
 #include "base/rng.h"
 #include "ebb/error.h"
+#include "io/temp_folder.h"
 
 namespace ebb::exec {
 namespace {
 
 constexpr Bytes kGrain = DiskSpace::kGrain;
 
+// Of this process alone: tests run beside each other, and a tier's file has a name for a moment.
 std::filesystem::path folder(const std::string& name) {
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / name;
+  static const io::TempFolder all;
+  const std::filesystem::path path = all / name;
   std::filesystem::create_directories(path);
   return path;
 }

@@ -11,12 +11,13 @@ namespace ebb::plan {
 std::unique_ptr<Rule> weights_rule();
 std::unique_ptr<Rule> recompute_rule();
 std::unique_ptr<Rule> norm_rule();
+std::unique_ptr<Rule> tied_sums_rule();
 std::unique_ptr<Rule> gradients_rule();
 std::unique_ptr<Rule> states_rule();
 
 std::span<std::unique_ptr<Rule> (*const)()> training_rules() {
-  static constexpr std::unique_ptr<Rule> (*kRules[])() = {weights_rule, recompute_rule, norm_rule,
-                                                          gradients_rule, states_rule};
+  static constexpr std::unique_ptr<Rule> (*kRules[])() = {
+      weights_rule, recompute_rule, norm_rule, tied_sums_rule, gradients_rule, states_rule};
   return kRules;
 }
 
@@ -32,12 +33,12 @@ TEST(FewerRules, PlansAndTrainsWhatIsLeft) {
       TrainingSettings s = small_settings();
       s.accumulate = accumulate;
       const Outcome resident = train_small(s, 2, 4);
-      s.wishes = {.site = plan::Site::stream,
-                  .offload_fraction = 1.0,
-                  .host_fraction = host,
-                  .recompute_blocks = 1,
-                  .host_inputs = 2,  // of which nobody knows any more
-                  .chunk_parameters = 8192};
+      s.fixed = {.site = plan::Site::stream,
+                 .offload_fraction = 1.0,
+                 .host_fraction = host,
+                 .recompute_blocks = 1,
+                 .host_inputs = 2,  // of which nobody knows any more
+                 .chunk_parameters = 8192};
       const Outcome found = train_small(s, 2, 4);
       EXPECT_EQ(found.weights, resident.weights) << host;
       EXPECT_EQ(found.predicted_device, found.measured_device) << host;
@@ -50,7 +51,7 @@ TEST(FewerRules, PlansAndTrainsWhatIsLeft) {
 
 TEST(FewerRules, HaveNoTransferOfTheRuleThatIsGone) {
   TrainingSettings s = small_settings();
-  s.wishes.host_inputs = 2;
+  s.fixed.host_inputs = 2;
   Runtime runtime(test_device(), 2);
   const plan::Plan plan = plan_training(runtime, s);
   for (const plan::Task& task : plan.program.tasks) {

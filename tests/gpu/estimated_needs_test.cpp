@@ -18,6 +18,7 @@ TEST_F(EstimatedNeedsTest, EstimatesAreNearWhatLibrariesAskFor) {
   for (const AttentionShape& shape : {AttentionShape{8, 2048, 2048, 12, 2, 128, 0.1f},
                                       {4, 4096, 4096, 32, 8, 128, 0.1f},
                                       {1, 8192, 8192, 32, 8, 128, 0.1f},
+                                      {1, 65536, 65536, 32, 8, 128, 0.1f},
                                       {16, 512, 512, 14, 2, 64, 0.1f}}) {
     for (const bool backward : {false, true}) {
       const Bytes asked = here->attention_scratch(DType::bf16, shape, backward);

@@ -100,7 +100,7 @@ class GpuHybrid : public GpuTest {
     return all;
   }
 
-  void compare(const optim::Rule& rule, const std::string& name, const std::string& format,
+  void compare(const states::Rule& rule, const std::string& name, const std::string& format,
                const std::vector<TensorShape>& shapes, Settings settings, int steps,
                std::uint64_t slow_lanes_seed) {
     settings.rule.name = name;
@@ -109,12 +109,12 @@ class GpuHybrid : public GpuTest {
                                          settings.states, settings.offload_fraction.value_or(-1),
                                          settings.chunk_parameters, slow_lanes_seed);
     Loop by_hand(shapes);
-    HandRun expected(by_hand, rule, optim::parse_state_format(format), settings.seed);
+    HandRun expected(by_hand, rule, states::parse_state_format(format), settings.seed);
     Loop loop(shapes);
     Mirror mirror(*this, loop);
     Optimizer optimizer(settings, mirror.parameters(), handle(), slow_lanes_seed);
     for (std::int64_t step = 1; step <= steps; ++step) {
-      const optim::Norm norm = expected.step(step);
+      const states::GradientNorm norm = expected.step(step);
       const auto report = mirror.step(optimizer, step, slow_lanes_seed != 0);
       ASSERT_EQ(report.norm, norm.value) << what << ", step " << step;
       for (std::size_t t = 0; t < loop.tensors.size(); ++t) {
@@ -131,7 +131,7 @@ class GpuHybrid : public GpuTest {
 TEST_F(GpuHybrid, EveryPlacementGivesTheBitsOfTheReference) {
   for (const std::string format : {"exact", "bf16", "int8"}) {
     for (const Settings& settings : placements()) {
-      compare(optim::AdamW{}, "adamw", format, small_shapes(), settings, 4, 0);
+      compare(states::AdamW{}, "adamw", format, small_shapes(), settings, 4, 0);
       if (HasFatalFailure()) return;
     }
   }
@@ -140,7 +140,7 @@ TEST_F(GpuHybrid, EveryPlacementGivesTheBitsOfTheReference) {
 TEST_F(GpuHybrid, LateLanesAndALateCallerChangeNothing) {
   for (const std::uint64_t seed : {1, 2}) {
     for (const Settings& settings : placements()) {
-      compare(optim::AdamW{}, "adamw", "exact", small_shapes(), settings, 3, seed);
+      compare(states::AdamW{}, "adamw", "exact", small_shapes(), settings, 3, seed);
       if (HasFatalFailure()) return;
     }
   }
@@ -149,10 +149,10 @@ TEST_F(GpuHybrid, LateLanesAndALateCallerChangeNothing) {
 TEST_F(GpuHybrid, OtherRulesAndTypes) {
   const auto shapes = small_shapes(Type::fp32, Type::fp32);
   for (const Settings& settings : placements()) {
-    compare(optim::Adam{}, "adam", "exact", shapes, settings, 2, 0);
-    compare(optim::Lion{}, "lion", "exact", shapes, settings, 2, 0);
-    compare(optim::Sgd{}, "sgd", "exact", shapes, settings, 2, 0);
-    compare(optim::Adagrad{}, "adagrad", "exact", shapes, settings, 2, 0);
+    compare(states::Adam{}, "adam", "exact", shapes, settings, 2, 0);
+    compare(states::Lion{}, "lion", "exact", shapes, settings, 2, 0);
+    compare(states::Sgd{}, "sgd", "exact", shapes, settings, 2, 0);
+    compare(states::Adagrad{}, "adagrad", "exact", shapes, settings, 2, 0);
     if (HasFatalFailure()) return;
   }
 }
@@ -175,7 +175,7 @@ TEST_F(GpuHybrid, AStateSavedOnTheGpuGoesOnAnywhere) {
     mirror.step(optimizer, 3, false);
     step_once(other, there, 3);
     EXPECT_EQ(optimizer.store().weights_digest(), other.store().weights_digest());
-    EXPECT_EQ(optimizer.store().moments_digest(), other.store().moments_digest());
+    EXPECT_EQ(optimizer.store().stored_moments_digest(), other.store().stored_moments_digest());
 
     // And back: the weights on the GPU are the file's.
     other.save(files, folder / "state");

@@ -173,12 +173,13 @@ TEST_F(CudaAttention, WindowsAsLongAsAllKeysHideNothing) {
   }
 }
 
-// A backward that is cut into slices (here of key heads, then of the batch), against own kernels
-// in fp32 on the same values.
+// A backward that is cut into slices (here of key heads, of the batch, and into tiles of positions,
+// the last of them shorter), against own kernels in fp32 on the same values.
 TEST_F(CudaAttention, SlicedAttentionMatchesFp32) {
   for (const AttentionShape& shape :
        {training_shape(1, 8192, 16, 4, 64), training_shape(5, 4096, 16, 4, 64),
-        training_shape(1, 8192, 16, 4, 64, 1000)}) {
+        training_shape(1, 8192, 16, 4, 64, 1000), training_shape(1, 6000, 16, 1, 64),
+        training_shape(1, 8300, 8, 1, 128)}) {
     const OpCase narrow = attention_backward_case(DType::bf16, shape, 0);
     const OpCase wide = attention_backward_case(DType::f32, shape, 0);
     const OpCase forward = attention_case(DType::bf16, shape, 0);
@@ -195,9 +196,13 @@ TEST_F(CudaAttention, SlicedAttentionMatchesFp32) {
         }
       }
     }
+    Buffers again = inputs;
     ASSERT_NO_THROW(run(narrow, inputs, 0xff)) << narrow.name;
+    ASSERT_NO_THROW(run(narrow, again, 0x5a)) << narrow.name;
     ASSERT_NO_THROW(run(wide, widened, 0xff)) << wide.name;
     for (const std::size_t gradient : {6, 7, 8}) {
+      ASSERT_NO_FATAL_FAILURE(
+          expect_same_bits(narrow, inputs[gradient], again[gradient], "differs when run again"));
       ASSERT_NO_FATAL_FAILURE(expect_close(narrow, widened[gradient], inputs[gradient]));
     }
   }

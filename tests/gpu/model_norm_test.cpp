@@ -18,8 +18,8 @@ void add_norm_cases(std::vector<OpCase>& cases, DType t, const NormShape& s, std
 
 std::vector<OpCase> norm_cases(DType t) {
   std::vector<OpCase> cases;
-  const Norm rms{Norm::Kind::rms, 1e-5f}, layer{Norm::Kind::layer, 1e-5f};
-  const Norm offset{Norm::Kind::rms, 1e-6f, 1.0f};
+  const LayerNorm rms{LayerNorm::Kind::rms, 1e-5f}, layer{LayerNorm::Kind::layer, 1e-5f};
+  const LayerNorm offset{LayerNorm::Kind::rms, 1e-6f, 1.0f};
   for (const auto& [rows, cols] : kSizes) {
     add_norm_cases(cases, t, {rows, cols, rms}, cols % 4);
     add_norm_cases(cases, t, {rows, cols, offset}, cols % 4);
@@ -33,11 +33,11 @@ std::vector<OpCase> norm_cases(DType t) {
 // warps of a block; runs of several rounds.
 std::vector<OpCase> group_cases(DType t) {
   std::vector<OpCase> cases;
-  const auto norm = [](Norm::Kind kind, std::int64_t groups) {
-    return Norm{kind, 1e-6f, kind == Norm::Kind::rms ? 1.0f : 0.0f, groups};
+  const auto norm = [](LayerNorm::Kind kind, std::int64_t groups) {
+    return LayerNorm{kind, 1e-6f, kind == LayerNorm::Kind::rms ? 1.0f : 0.0f, groups};
   };
-  for (const Norm::Kind kind : {Norm::Kind::rms, Norm::Kind::layer}) {
-    const bool bias = kind == Norm::Kind::layer;
+  for (const LayerNorm::Kind kind : {LayerNorm::Kind::rms, LayerNorm::Kind::layer}) {
+    const bool bias = kind == LayerNorm::Kind::layer;
     for (const std::int64_t width : {1, 7, 64, 100, 128, 256, 257, 320}) {
       for (const std::int64_t groups : {2, 3, 8, 17}) {
         for (const std::int64_t rows : {1, 5, 37}) {
@@ -82,8 +82,8 @@ TEST_F(CudaNorms, NormsOfHeadsLeaveTheColumnsBesideThem) {
     return view;
   };
   for (const DType type : {DType::f32, DType::bf16}) {
-    for (const Norm::Kind kind : {Norm::Kind::rms, Norm::Kind::layer}) {
-      const Norm norm{kind, 1e-6f, 0.0f, heads};
+    for (const LayerNorm::Kind kind : {LayerNorm::Kind::rms, LayerNorm::Kind::layer}) {
+      const LayerNorm norm{kind, 1e-6f, 0.0f, heads};
       const std::int64_t cols = before + heads * head_dim + after;
       OpCase c;
       c.name = fmt::format("heads inside of rows {} {}", name_of(type), static_cast<int>(kind));

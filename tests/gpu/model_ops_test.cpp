@@ -209,7 +209,7 @@ TEST_F(CudaModelOps, NotANumberReachesTheResult) {
         activate_case(DType::f32, {70, 16, Activation::gelu, false}, 0),
         activate_case(DType::f32, {70, 16, Activation::gelu_tanh, false}, 0),
         cross_entropy_case(DType::f32, 70, 40, false, 0), norm_case(DType::f32, {70, 20}, {}),
-        norm_case(DType::f32, {70, 20, {Norm::Kind::layer, 1e-5f, 0.0f, 3}}, {}),
+        norm_case(DType::f32, {70, 20, {LayerNorm::Kind::layer, 1e-5f, 0.0f, 3}}, {}),
         add_row_case(DType::f32, 70, 20, 0)}) {
     Buffers buffers = c.make(kSeed);
     for (Buffer& buffer : buffers) {

@@ -1,5 +1,5 @@
 // The search for matrix algorithms: what it keeps is used again, to the bit, by who loads it.
-#include "kernels/product_search.h"
+#include "kernels/gemm_tuner.h"
 
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ class ProductSearches : public GpuTest {
   }
 
   void search(ModelLibrary& library) {
-    ProductSearch& products = *library.product_search();
+    GemmTuner& products = *library.product_search();
     const auto memory = gpu().allocate_device(products.search_bytes(product()));
     products.search(product(), in(*memory));
   }
@@ -65,7 +65,7 @@ class ProductSearches : public GpuTest {
 
 TEST_F(ProductSearches, AChoiceIsKeptAndUsedByWhoLoadsIt) {
   const auto first = create_cuda_model_library();
-  ProductSearch& searched = *first->product_search();
+  GemmTuner& searched = *first->product_search();
   EXPECT_FALSE(searched.chosen(product()));
   EXPECT_TRUE(searched.choices().empty());
   const Product p = product();
@@ -76,12 +76,12 @@ TEST_F(ProductSearches, AChoiceIsKeptAndUsedByWhoLoadsIt) {
   stream_->copy_now(after.data(), p.a.data, static_cast<Bytes>(bytes));
   EXPECT_EQ(std::memcmp(before.data(), after.data(), bytes), 0) << "a search uses its own memory";
   EXPECT_TRUE(searched.chosen(product()));
-  const ProductChoices choices = searched.choices();
+  const GemmChoices choices = searched.choices();
   ASSERT_EQ(choices.size(), 1u);
   const std::vector<std::uint16_t> expected = result(*first);
 
   const auto second = create_cuda_model_library();
-  ProductSearch& loaded = *second->product_search();
+  GemmTuner& loaded = *second->product_search();
   loaded.load_choices(choices);
   EXPECT_TRUE(loaded.chosen(product()));
   EXPECT_EQ(loaded.choices(), choices);
@@ -91,7 +91,7 @@ TEST_F(ProductSearches, AChoiceIsKeptAndUsedByWhoLoadsIt) {
 TEST_F(ProductSearches, WhatIsNoChoiceIsLeftOut) {
   const auto first = create_cuda_model_library();
   search(*first);
-  const ProductChoices choices = first->product_search()->choices();
+  const GemmChoices choices = first->product_search()->choices();
   const std::string& name = choices.begin()->first;
   const std::string& choice = choices.begin()->second;
   for (const std::string& text : {std::string(), std::string("fast"), choice + " 1",

@@ -18,7 +18,8 @@ namespace {
 std::vector<ebb_hybrid_parameter> c_parameters(Loop& loop) {
   std::vector<ebb_hybrid_parameter> all;
   for (Tensor& t : loop.tensors) {
-    all.push_back({.name = t.shape.name.c_str(),
+    all.push_back({.struct_size = sizeof(ebb_hybrid_parameter),
+                   .name = t.shape.name.c_str(),
                    .weight = t.weight.data(),
                    .gradient = t.gradient.data(),
                    .count = t.shape.count,
@@ -66,6 +67,7 @@ TEST(CInterface, StepsSavesAndLoadsAsTheClassDoes) {
     }
     const auto wanted = expected.step(1e-3, 1.0);
     ebb_hybrid_report report{};
+    report.struct_size = sizeof report;
     ASSERT_EQ(ebb_hybrid_step(found, 1e-3, 1.0, nullptr, &report), 0) << ebb_hybrid_error();
     EXPECT_EQ(report.step, wanted.step);
     EXPECT_EQ(report.norm, wanted.norm);
@@ -89,6 +91,7 @@ TEST(CInterface, StepsSavesAndLoadsAsTheClassDoes) {
   EXPECT_GT(up, 0);
   EXPECT_GT(down, 0);
   ebb_hybrid_placement placement{};
+  placement.struct_size = sizeof placement;
   ASSERT_EQ(ebb_hybrid_placement_of(found, &placement), 0);
   EXPECT_GT(placement.streamed_parameters, 0);
   EXPECT_GT(placement.resident_parameters, 0);
@@ -134,14 +137,53 @@ TEST(CInterface, ErrorsAreTexts) {
   ebb_hybrid_destroy(made);
 }
 
+// Structs of another size than any version of the header declares are refused before they are read
+// or written.
+TEST(CInterface, RefusesStructsOfUnknownSize) {
+  Loop loop(small_shapes());
+  const auto refuses = [](std::size_t size) {
+    const std::string text = ebb_hybrid_error();
+    EXPECT_NE(text.find("struct_size is " + std::to_string(size)), std::string::npos) << text;
+  };
+  for (const std::size_t size : {std::size_t{0}, sizeof(ebb_hybrid_parameter) + 8}) {
+    auto parameters = c_parameters(loop);
+    const auto count = static_cast<std::int64_t>(parameters.size());
+    parameters.front().struct_size = size;
+    EXPECT_EQ(ebb_hybrid_create("{}", parameters.data(), count, nullptr), nullptr);
+    refuses(size);
+    parameters = c_parameters(loop);
+    parameters.back().struct_size = size;
+    EXPECT_EQ(ebb_hybrid_create("{}", parameters.data(), count, nullptr), nullptr);
+    refuses(size);
+  }
+  ebb_hybrid* made = create(loop, "{}");
+  ASSERT_NE(made, nullptr) << ebb_hybrid_error();
+  ebb_hybrid_placement placement{};
+  EXPECT_EQ(ebb_hybrid_placement_of(made, &placement), 1);
+  refuses(0);
+  EXPECT_EQ(placement.device_bytes, 0);
+  for (std::int64_t p = 0; p < static_cast<std::int64_t>(loop.tensors.size()); ++p) {
+    loop.make_gradient(static_cast<std::size_t>(p), 1);
+    ASSERT_EQ(ebb_hybrid_gradient_ready(made, p, nullptr), 0) << ebb_hybrid_error();
+  }
+  ebb_hybrid_report report{};
+  EXPECT_EQ(ebb_hybrid_step(made, 1e-3, 1, nullptr, &report), 1);
+  refuses(0);
+  report.struct_size = sizeof report;
+  EXPECT_EQ(ebb_hybrid_step(made, 1e-3, 1, nullptr, &report), 0) << ebb_hybrid_error();
+  EXPECT_EQ(report.step, 1) << "a refused step was made";
+  EXPECT_EQ(report.struct_size, sizeof report);
+  ebb_hybrid_destroy(made);
+}
+
 // What a program that loads the shared library does: it finds every function there, and they work.
 TEST(SharedLibrary, HasTheFunctionsOfTheHeader) {
   const std::unique_ptr<void, int (*)(void*)> library(
       dlopen(hybrid_library().c_str(), RTLD_NOW | RTLD_LOCAL), &dlclose);
   ASSERT_NE(library, nullptr) << dlerror();
-  for (const char* name : {"error", "create", "destroy", "set_gradient", "gradient_ready", "step",
-                           "wait_for_weight", "wait", "weights_changed", "save", "load",
-                           "read_master", "placement_of", "traffic", "digests"}) {
+  for (const char* name : {"version", "error", "create", "destroy", "set_gradient",
+                           "gradient_ready", "step", "wait_for_weight", "wait", "weights_changed",
+                           "save", "load", "read_master", "placement_of", "traffic", "digests"}) {
     EXPECT_NE(dlsym(library.get(), (std::string("ebb_hybrid_") + name).c_str()), nullptr) << name;
   }
   const auto find = [&]<class Function>(Function*& to, const char* name) {

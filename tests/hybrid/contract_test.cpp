@@ -202,7 +202,7 @@ TEST(Turns, GradientsInUseDoNotShareMemory) {
 
 TEST(Turns, AGradientThatComesLaterOrMoves) {
   Loop by_hand(small_shapes());
-  HandRun expected(by_hand, optim::AdamW{}, kernels::StateFormat::exact, 0);
+  HandRun expected(by_hand, states::AdamW{}, kernels::StateFormat::exact, 0);
   Loop loop(small_shapes());
   auto parameters = loop.parameters();
   parameters[2].gradient = nullptr;
@@ -226,7 +226,7 @@ TEST(Turns, AGradientThatComesLaterOrMoves) {
 TEST(Norm, NotFiniteTouchesNothingAndNamesTheFirst) {
   for (const std::string states : {"resident", "stream", "host"}) {
     Loop by_hand(small_shapes());
-    HandRun expected(by_hand, optim::AdamW{}, kernels::StateFormat::exact, 0);
+    HandRun expected(by_hand, states::AdamW{}, kernels::StateFormat::exact, 0);
     Loop loop(small_shapes());
     Optimizer optimizer(settings_of(states), loop.parameters(), nullptr, 5);
     expected.step(1);
@@ -289,7 +289,7 @@ TEST(Order, AWeightThatWasAwaitedIsTheNewOne) {
   for (const std::uint64_t seed : {1, 2, 3, 4}) {
     for (const std::string states : {"resident", "stream", "host"}) {
       Loop by_hand(small_shapes());
-      HandRun expected(by_hand, optim::AdamW{}, kernels::StateFormat::exact, 0);
+      HandRun expected(by_hand, states::AdamW{}, kernels::StateFormat::exact, 0);
       Loop loop(small_shapes());
       Optimizer optimizer(settings_of(states), loop.parameters(), nullptr, seed);
       for (std::int64_t step = 1; step <= 3; ++step) {
@@ -329,7 +329,7 @@ TEST(WeightsChanged, StaleMastersAreForgotten) {
       optimizer.weights_changed(nullptr);
       EXPECT_EQ(optimizer.store().weights_digest(), masters) << states;
       step_once(optimizer, loop, 2);
-      return optimizer.store().weights_digest() + optimizer.store().moments_digest();
+      return optimizer.store().weights_digest() + optimizer.store().stored_moments_digest();
     };
     const std::string resident = run("resident");
     EXPECT_EQ(run("stream"), resident);
@@ -355,7 +355,7 @@ TEST(WeightsChanged, WhatWasFetchedBeforeIsForgottenToo) {
 
 TEST(Master, ReadsTheMasterOfAnySite) {
   Loop by_hand(small_shapes());
-  HandRun expected(by_hand, optim::AdamW{}, kernels::StateFormat::exact, 0);
+  HandRun expected(by_hand, states::AdamW{}, kernels::StateFormat::exact, 0);
   Loop loop(small_shapes());
   Optimizer optimizer(settings_of("host"), loop.parameters(), nullptr);
   expected.step(1);

@@ -15,12 +15,11 @@
 #include "base/rng.h"
 #include "ebb/hybrid_optimizer.h"
 #include "hybrid/optimizer.h"
-#include "hybrid/planes.h"
 #include "kernels/reference/optimizer_ops.h"
 #include "kernels/split_master.h"
-#include "optim/clip.h"
-#include "optim/format.h"
-#include "optim/rules.h"
+#include "states/clip.h"
+#include "states/format.h"
+#include "states/rules.h"
 
 namespace ebb::hybrid {
 
@@ -111,16 +110,16 @@ constexpr double kClip = 1.0;
 // The specification.
 class HandRun {
  public:
-  HandRun(Loop& loop, const optim::Rule& rule, kernels::StateFormat format, std::uint64_t seed)
+  HandRun(Loop& loop, const states::Rule& rule, kernels::StateFormat format, std::uint64_t seed)
       : loop_(loop), rule_(rule), format_(format), seed_(seed) {
     for (const Tensor& t : loop.tensors) {
-      kinds_.push_back({format, dtype_of(t.shape.weight_type), optim::moments_of(rule)});
+      kinds_.push_back({format, dtype_of(t.shape.weight_type), states::moments_of(rule)});
       states_.emplace_back(
-          static_cast<std::size_t>(optim::state_bytes(kinds_.back(), t.shape.count)));
+          static_cast<std::size_t>(states::state_bytes(kinds_.back(), t.shape.count)));
     }
   }
 
-  optim::Norm step(std::int64_t step) {
+  states::GradientNorm step(std::int64_t step) {
     kernels::ReferenceOptimizerOps ops;
     std::vector<std::vector<double>> squares(loop_.tensors.size());
     std::vector<std::span<const double>> spans;
@@ -132,17 +131,17 @@ class HandRun {
                       dtype_of(tensor.shape.gradient_type), tensor.shape.count);
       spans.emplace_back(squares[t]);
     }
-    const optim::Norm norm = optim::global_norm(spans, kClip);
+    const states::GradientNorm norm = states::global_norm(spans, kClip);
     for (std::size_t t = 0; t < loop_.tensors.size(); ++t) {
       Tensor& tensor = loop_.tensors[t];
       const std::int64_t count = tensor.shape.count;
-      kernels::StateSpan span = optim::state_span(
-          optim::planes(states_[t].data(), kinds_[t], count), kinds_[t], 0, count);
+      kernels::StateSpan span = states::state_span(
+          states::planes(states_[t].data(), kinds_[t], count), kinds_[t], 0, count);
       span.weight = tensor.weight.data();
       span.gradient = tensor.gradient.data();
       span.gradient_type = dtype_of(tensor.shape.gradient_type);
       span.tensor_key = key_of(tensor.shape.name);
-      ops.update(span, optim::step_numbers(rule_, rate_of(step), step, tensor.shape.decays, seed_),
+      ops.update(span, states::step_numbers(rule_, rate_of(step), step, tensor.shape.decays, seed_),
                  &norm.scale);
     }
     return norm;
@@ -151,9 +150,9 @@ class HandRun {
   const std::byte* plane(Plane plane, std::size_t t) const {
     const Tensor& tensor = loop_.tensors[t];
     if (plane == Plane::weight) return tensor.weight.data();
-    return states_[t].data() + optim::offset_of(plane, kinds_[t], tensor.shape.count);
+    return states_[t].data() + states::offset_of(plane, kinds_[t], tensor.shape.count);
   }
-  const optim::StateKind& kind(std::size_t t) const { return kinds_[t]; }
+  const states::StateKind& kind(std::size_t t) const { return kinds_[t]; }
 
  private:
   // Written down once more, so that a change of the keys shows: they are in saved states.
@@ -164,10 +163,10 @@ class HandRun {
   }
 
   Loop& loop_;
-  optim::Rule rule_;
+  states::Rule rule_;
   kernels::StateFormat format_;
   std::uint64_t seed_;
-  std::vector<optim::StateKind> kinds_;
+  std::vector<states::StateKind> kinds_;
   std::vector<std::vector<std::byte>> states_;  // aligned enough for the reference
 };
 
@@ -199,7 +198,7 @@ inline void expect_equal(Optimizer& optimizer, const HandRun& expected, const Lo
   StateStore& store = optimizer.store();
   for (std::size_t t = 0; t < loop.tensors.size(); ++t) {
     const std::int64_t count = loop.tensors[t].shape.count;
-    const optim::StateKind kind = expected.kind(t);
+    const states::StateKind kind = expected.kind(t);
     for (const Plane plane : all_planes(kind)) {
       std::vector<std::byte> found(static_cast<std::size_t>(plane_bytes(plane, kind, count)));
       store.read(plane, static_cast<int>(t), 0, count, found.data());

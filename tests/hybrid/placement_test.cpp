@@ -51,11 +51,11 @@ const std::vector<Place>& places() {
   return all;
 }
 
-void expect_as_by_hand(const optim::Rule& rule, const HybridOptimizer::Rule& wish,
+void expect_as_by_hand(const states::Rule& rule, const HybridOptimizer::Rule& wish,
                        const std::string& format, const std::vector<TensorShape>& shapes,
                        const Place& place, int steps, std::uint64_t slow_lanes_seed = 0) {
   Loop by_hand(shapes);
-  HandRun expected(by_hand, rule, optim::parse_state_format(format), 11);
+  HandRun expected(by_hand, rule, states::parse_state_format(format), 11);
   Loop loop(shapes);
   Settings settings = place.settings();
   settings.rule = wish;
@@ -63,7 +63,7 @@ void expect_as_by_hand(const optim::Rule& rule, const HybridOptimizer::Rule& wis
   Optimizer optimizer(settings, loop.parameters(), nullptr, slow_lanes_seed);
   const std::string what = fmt::format("{} {} at {}", wish.name, format, place.text());
   for (std::int64_t step = 1; step <= steps; ++step) {
-    const optim::Norm norm = expected.step(step);
+    const states::GradientNorm norm = expected.step(step);
     const HybridOptimizer::StepReport report = step_once(optimizer, loop, step);
     ASSERT_EQ(report.norm, norm.value) << what << ", step " << step;
     ASSERT_EQ(static_cast<float>(report.clip_factor), norm.scale.gradient_scale) << what;
@@ -78,7 +78,7 @@ class Formats : public testing::TestWithParam<std::string> {};
 
 TEST_P(Formats, EveryPlacementGivesTheBitsOfTheReference) {
   for (const Place& place : places()) {
-    expect_as_by_hand(optim::AdamW{}, {}, GetParam(), small_shapes(), place, 5);
+    expect_as_by_hand(states::AdamW{}, {}, GetParam(), small_shapes(), place, 5);
     if (HasFatalFailure()) return;
   }
 }
@@ -86,7 +86,7 @@ TEST_P(Formats, EveryPlacementGivesTheBitsOfTheReference) {
 TEST_P(Formats, SlowLanesChangeNothing) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     for (const Place& place : places()) {
-      expect_as_by_hand(optim::AdamW{}, {}, GetParam(), small_shapes(), place, 3, seed);
+      expect_as_by_hand(states::AdamW{}, {}, GetParam(), small_shapes(), place, 3, seed);
       if (HasFatalFailure()) return;
     }
   }
@@ -99,7 +99,7 @@ TEST(Types, WeightsAndGradientsOfEitherType) {
   for (const Type weight : {Type::bf16, Type::fp32}) {
     for (const Type gradient : {Type::bf16, Type::fp32}) {
       for (const Place& place : places()) {
-        expect_as_by_hand(optim::AdamW{}, {}, "exact", small_shapes(weight, gradient), place, 2);
+        expect_as_by_hand(states::AdamW{}, {}, "exact", small_shapes(weight, gradient), place, 2);
         if (HasFatalFailure()) return;
       }
     }
@@ -113,21 +113,21 @@ TEST(Types, MixedWithinOneModel) {
   shapes[4].weight_type = shapes[4].gradient_type = Type::fp32;
   for (const std::string format : {"exact", "int8"}) {
     for (const Place& place : places()) {
-      expect_as_by_hand(optim::AdamW{}, {}, format, shapes, place, 3);
+      expect_as_by_hand(states::AdamW{}, {}, format, shapes, place, 3);
       if (HasFatalFailure()) return;
     }
   }
 }
 
 TEST(Rules, AllOfThem) {
-  const std::vector<std::pair<optim::Rule, HybridOptimizer::Rule>> rules = {
-      {optim::AdamW{.beta1 = 0.8, .weight_decay = 0.3},
+  const std::vector<std::pair<states::Rule, HybridOptimizer::Rule>> rules = {
+      {states::AdamW{.beta1 = 0.8, .weight_decay = 0.3},
        {.name = "adamw", .beta1 = 0.8, .weight_decay = 0.3}},
-      {optim::Adam{.weight_decay = 0.01}, {.name = "adam", .weight_decay = 0.01}},
-      {optim::Lion{.beta2 = 0.98}, {.name = "lion", .beta2 = 0.98}},
-      {optim::Sgd{.momentum = 0.7, .nesterov = true},
+      {states::Adam{.weight_decay = 0.01}, {.name = "adam", .weight_decay = 0.01}},
+      {states::Lion{.beta2 = 0.98}, {.name = "lion", .beta2 = 0.98}},
+      {states::Sgd{.momentum = 0.7, .nesterov = true},
        {.name = "sgd", .momentum = 0.7, .nesterov = true}},
-      {optim::Adagrad{.epsilon = 1e-6}, {.name = "adagrad", .epsilon = 1e-6}}};
+      {states::Adagrad{.epsilon = 1e-6}, {.name = "adagrad", .epsilon = 1e-6}}};
   for (const auto& [rule, wish] : rules) {
     for (const Place& place : places()) {
       expect_as_by_hand(rule, wish, "exact", small_shapes(), place, 3);

@@ -15,7 +15,7 @@
 #include "io/posix_file_system.h"
 #include "io/temp_folder.h"
 #include "io/text_file.h"
-#include "optim/convert.h"
+#include "states/convert.h"
 
 namespace ebb::hybrid {
 namespace {
@@ -141,28 +141,29 @@ struct Moments {
 };
 Moments widened(Optimizer& optimizer, int p) {
   StateStore& store = optimizer.store();
-  const optim::StateKind kind = store.kind_of(p);
+  const states::StateKind kind = store.kind_of(p);
   const std::int64_t count = store.parameters()[static_cast<std::size_t>(p)].count;
-  std::vector<std::byte> state(static_cast<std::size_t>(optim::state_bytes(kind, count)));
+  std::vector<std::byte> state(static_cast<std::size_t>(states::state_bytes(kind, count)));
   for (const Plane plane : moment_planes(kind)) {
-    store.read(plane, p, 0, count, state.data() + optim::offset_of(plane, kind, count));
+    store.read(plane, p, 0, count, state.data() + states::offset_of(plane, kind, count));
   }
   Moments moments{std::vector<float>(static_cast<std::size_t>(count)),
                   std::vector<float>(static_cast<std::size_t>(count))};
-  optim::widen_moments(optim::state_span(optim::planes(state.data(), kind, count), kind, 0, count),
-                       moments.first.data(), moments.second.data());
+  states::widen_moments(
+      states::state_span(states::planes(state.data(), kind, count), kind, 0, count),
+      moments.first.data(), moments.second.data());
   return moments;
 }
 // Rounded to the format, a tensor at a time: what is stored of them, widened again.
 Moments rounded(const Moments& moments, kernels::StateFormat format) {
   const auto count = static_cast<std::int64_t>(moments.first.size());
-  const optim::StateKind kind{.format = format};
-  std::vector<std::byte> state(static_cast<std::size_t>(optim::state_bytes(kind, count)));
+  const states::StateKind kind{.format = format};
+  std::vector<std::byte> state(static_cast<std::size_t>(states::state_bytes(kind, count)));
   const kernels::StateSpan span =
-      optim::state_span(optim::planes(state.data(), kind, count), kind, 0, count);
+      states::state_span(states::planes(state.data(), kind, count), kind, 0, count);
   Moments result = moments;
-  optim::narrow_moments(moments.first.data(), moments.second.data(), span);
-  optim::widen_moments(span, result.first.data(), result.second.data());
+  states::narrow_moments(moments.first.data(), moments.second.data(), span);
+  states::widen_moments(span, result.first.data(), result.second.data());
   return result;
 }
 

@@ -102,13 +102,13 @@ GradientCase add_row_gradient(std::int64_t rows, std::int64_t cols) {
   return c;
 }
 
-GradientCase norm_gradient(std::int64_t rows, std::int64_t width, Norm::Kind kind,
+GradientCase norm_gradient(std::int64_t rows, std::int64_t width, LayerNorm::Kind kind,
                            std::int64_t groups, float offset, bool in_place) {
   const std::int64_t cols = width * groups;
-  const Norm how{kind, 0.1f, offset, groups};
-  const bool bias = kind == Norm::Kind::layer;
+  const LayerNorm how{kind, 0.1f, offset, groups};
+  const bool bias = kind == LayerNorm::Kind::layer;
   GradientCase c;
-  c.name = fmt::format("{} norm {}x{} in {} groups", kind == Norm::Kind::rms ? "rms" : "layer",
+  c.name = fmt::format("{} norm {}x{} in {} groups", kind == LayerNorm::Kind::rms ? "rms" : "layer",
                        rows, cols, groups);
   c.inputs = {std::size_t(rows * cols), std::size_t(width), std::size_t(width)};
   c.output = std::size_t(rows * cols);
@@ -264,7 +264,7 @@ TEST(ReferenceGradients, MatchCentralDifferences) {
                                   attention_gradient({1, 6, 6, 1, 1, 2, 1.3f}),
                                   attention_gradient({2, 6, 6, 2, 1, 2, 1.3f, 3}),
                                   loss_gradient(4, 5)};
-  for (const Norm::Kind kind : {Norm::Kind::rms, Norm::Kind::layer}) {
+  for (const LayerNorm::Kind kind : {LayerNorm::Kind::rms, LayerNorm::Kind::layer}) {
     cases.push_back(norm_gradient(3, 5, kind, 1, 0.0f, false));
     cases.push_back(norm_gradient(3, 4, kind, 2, 1.0f, true));
   }

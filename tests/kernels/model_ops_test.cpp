@@ -76,8 +76,8 @@ std::vector<OpCase> norm_cases(DType t, std::int64_t rows, std::int64_t width) {
   std::vector<OpCase> cases;
   const DType f = DType::f32;
   const std::int64_t pad = width % 4;
-  for (const Norm::Kind kind : {Norm::Kind::rms, Norm::Kind::layer}) {
-    const bool bias = kind == Norm::Kind::layer;
+  for (const LayerNorm::Kind kind : {LayerNorm::Kind::rms, LayerNorm::Kind::layer}) {
+    const bool bias = kind == LayerNorm::Kind::layer;
     for (const std::int64_t groups : {1, 3}) {
       const NormShape plain{rows, width, {kind, 1e-5f, 0.0f, groups}, bias};
       const NormShape offset{rows, width, {kind, 1e-5f, 1.0f, groups}, false};
@@ -284,7 +284,7 @@ TEST(CpuOps, NotANumberReachesTheResult) {
         activate_case(DType::f32, {70, 16, Activation::gelu, false}, 0),
         activate_case(DType::f32, {70, 16, Activation::gelu_tanh, false}, 0),
         cross_entropy_case(DType::f32, 70, 40, false, 0), norm_case(DType::f32, {70, 20}, {}),
-        norm_case(DType::f32, {70, 20, {.kind = Norm::Kind::layer}, true}, {})}) {
+        norm_case(DType::f32, {70, 20, {.kind = LayerNorm::Kind::layer}, true}, {})}) {
     Buffers buffers = c.make(kSeed);
     for (Buffer& buffer : buffers) {
       if (buffer.operand().role == Role::input && buffer.operand().type == DType::f32) {

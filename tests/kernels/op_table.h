@@ -92,14 +92,14 @@ inline OpCase embed_backward_case(DType type, const EmbedShape& s, std::int64_t 
 
 struct NormShape {
   std::int64_t rows, width;  // of a group
-  Norm norm = {};
+  LayerNorm norm = {};
   bool bias = false;
   std::int64_t cols() const { return width * norm.groups; }
 };
 
 inline std::string name_of(const NormShape& s) {
   return fmt::format("{} {}x{} in {} groups offset {}{}",
-                     s.norm.kind == Norm::Kind::rms ? "rms" : "layer", s.rows, s.cols(),
+                     s.norm.kind == LayerNorm::Kind::rms ? "rms" : "layer", s.rows, s.cols(),
                      s.norm.groups, s.norm.weight_offset, s.bias ? " bias" : "");
 }
 

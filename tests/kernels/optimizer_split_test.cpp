@@ -11,6 +11,7 @@
 #include "kernels/cpu/optimizer_ops.h"
 #include "kernels/split_master.h"
 #include "print.h"
+#include "scale.h"
 
 namespace ebb::kernels {
 namespace {
@@ -50,9 +51,7 @@ class SplitInKernels : public testing::TestWithParam<StateFormat> {};
 TEST_P(SplitInKernels, LosesNoneOfAllPatterns) {
   constexpr std::int64_t kRun = 1 << 16;
   // Sanitized code is slow: a run of patterns in 61.
-  const char* scale_wish = std::getenv("EBB_TEST_SCALE");
-  const bool few = scale_wish != nullptr && std::string_view(scale_wish) == "small";
-  const std::int64_t stride = few ? 61 : 1;
+  const std::int64_t stride = small_scale() ? 61 : 1;
   std::atomic<std::int64_t> first_bad{-1};
   // A thread's own; gradients and moments are zero and stay so.
   struct Slot {

@@ -13,6 +13,7 @@
 #include "kernels/cpu/optimizer_ops.h"
 #include "kernels/optimizer_ops.h"
 #include "kernels/reference/optimizer_ops.h"
+#include "scale.h"
 #include "update_cases.h"
 
 namespace ebb::kernels {
@@ -60,10 +61,7 @@ class Updates : public testing::TestWithParam<std::tuple<Kind, DType, DType>> {
 };
 
 // Under sanitizers, which make every step dear.
-int many_steps() {
-  const char* scale = std::getenv("EBB_TEST_SCALE");
-  return scale != nullptr && std::string_view(scale) == "small" ? 4 : 50;
-}
+int many_steps() { return small_scale() ? 4 : 50; }
 
 // The promise: the update is bit-identical on every instruction set and thread count.
 TEST_P(Updates, SmallSizesEqualTheReference) {

@@ -70,8 +70,9 @@ TEST(Ledger, SaysWhoHoldsWhat) {
     FAIL() << "two do not fit into one";
   } catch (const OutOfBudget& refusal) {
     const std::string text = refusal.what();
-    for (const char* part : {"device memory", "2.00 MiB for scratch", "9.00 MiB of 10.0 MiB",
-                             "weights: 6.00 MiB", "states: 3.00 MiB"}) {
+    for (const char* part :
+         {"device memory", "scratch needs 2.00 MiB", "1.00 MiB available of 10.0 MiB",
+          "weights: 6.00 MiB", "states: 3.00 MiB"}) {
       EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
     }
     EXPECT_EQ(text.find("gone"), std::string::npos) << text;

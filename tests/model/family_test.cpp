@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/thread_pool.h"
-#include "checkpoint/safetensors.h"
+#include "files/safetensors.h"
 #include "io/posix_file_system.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "model/small_model.h"
@@ -24,8 +24,8 @@ Json read_json(const std::filesystem::path& path) {
 }
 
 template <class T>
-std::vector<T> read_tensor(const checkpoint::SafetensorsReader& reader, const std::string& name) {
-  const checkpoint::StoredTensor* tensor = reader.find(name);
+std::vector<T> read_tensor(const files::SafetensorsReader& reader, const std::string& name) {
+  const files::StoredTensor* tensor = reader.find(name);
   if (tensor == nullptr) throw std::runtime_error("no tensor " + name);
   std::vector<T> values(static_cast<std::size_t>(tensor->bytes) / sizeof(T));
   reader.read(*tensor, 0, std::as_writable_bytes(std::span(values)));
@@ -52,7 +52,7 @@ class FamilyTest : public testing::TestWithParam<std::tuple<std::string, bool>> 
         parse_config(read_json(folder_ / "config.json"), (folder_ / "config.json").string());
     const bool on_cpu = std::get<1>(GetParam());
     SmallModel model(config, {.rows = kRows, .sequence = kLength}, 3, on_cpu ? &cpu_ : nullptr);
-    const checkpoint::SafetensorsReader reader(files_, folder_ / "model.safetensors");
+    const files::SafetensorsReader reader(files_, folder_ / "model.safetensors");
     for (const Parameter& p : model.parameters.all) {
       const auto values = read_tensor<float>(reader, p.name);
       EXPECT_EQ(static_cast<std::int64_t>(values.size()), p.count()) << p.name;
@@ -60,12 +60,12 @@ class FamilyTest : public testing::TestWithParam<std::tuple<std::string, bool>> 
                 model.weights[static_cast<std::size_t>(p.block)].begin() + p.first);
     }
     const auto ids = read_tensor<std::int32_t>(
-        checkpoint::SafetensorsReader(files_, folder_ / "tokens.safetensors"), "ids");
+        files::SafetensorsReader(files_, folder_ / "tokens.safetensors"), "ids");
     for (std::int64_t row = 0; row < kRows; ++row) {
       std::copy_n(ids.begin() + row * (kLength + 1), kLength, model.ids.begin() + row * kLength);
     }
     model.targets = read_tensor<std::int32_t>(
-        checkpoint::SafetensorsReader(files_, folder_ / "gradients.safetensors"), "targets");
+        files::SafetensorsReader(files_, folder_ / "gradients.safetensors"), "targets");
     return model;
   }
 
@@ -80,7 +80,7 @@ class FamilyTest : public testing::TestWithParam<std::tuple<std::string, bool>> 
 TEST_P(FamilyTest, LogitsMatchAtEveryPosition) {
   SmallModel model = make();
   const auto expected = read_tensor<float>(
-      checkpoint::SafetensorsReader(files_, folder_ / "logits.safetensors"), "logits");
+      files::SafetensorsReader(files_, folder_ / "logits.safetensors"), "logits");
   const auto vocabulary = static_cast<std::size_t>(model.decoder.config().vocabulary);
   const Floats states = model.forward().back();
   Floats found;
@@ -107,7 +107,7 @@ TEST_P(FamilyTest, EveryGradientMatchesWithIgnoredTargets) {
   const double loss = model.step(1.0f / static_cast<float>(counted));
   const double expected = read_json(folder_ / "golden.json")["masked_loss"];
   EXPECT_NEAR(loss / static_cast<double>(counted), expected, 1e-5);
-  const checkpoint::SafetensorsReader reader(files_, folder_ / "gradients.safetensors");
+  const files::SafetensorsReader reader(files_, folder_ / "gradients.safetensors");
   for (const Parameter& p : model.parameters.all) {
     const Floats& block = model.gradients[static_cast<std::size_t>(p.block)];
     const std::span found(block.data() + p.first, static_cast<std::size_t>(p.count()));

@@ -33,6 +33,11 @@ class Workspace {
   std::vector<std::byte> memory_;
 };
 
+// What blocks save besides what all do.
+struct Saves {
+  bool mlp = false, cheap_saved = false;
+};
+
 class SmallModel {
  public:
   // `other` computes in place of the reference; it outlives this.
@@ -74,31 +79,40 @@ class SmallModel {
     return Floats(static_cast<std::size_t>(decoder.shape().tokens() * decoder.config().hidden));
   }
 
+  struct Saved {
+    Workspace saved, mlp, cheap_saved;
+  };
+
   // Inputs of every block and of the head.
-  std::vector<Floats> forward(std::vector<Workspace>* saved = nullptr) {
+  std::vector<Floats> forward(std::vector<Saved>* saved = nullptr, Saves saves = {}) {
     std::vector<Floats> inputs{activations()};
     decoder.embed(ops, bytes_of(weights[0]), ids, {.start = 0, .length = decoder.shape().sequence},
                   bytes_of(inputs[0]));
     for (std::size_t l = 0; l < layers(); ++l) {
       Floats output = activations();
-      Workspace own, work;
-      Workspace& keep = saved != nullptr ? saved->emplace_back() : own;
-      Carver saved_memory = keep.carver(), work_memory = work.carver();
-      decoder.forward(ops, static_cast<std::int64_t>(l),
+      Workspace work;
+      Saved own;
+      Saved& keep = saved != nullptr ? saved->emplace_back() : own;
+      Carver saved_memory = keep.saved.carver(), work_memory = work.carver();
+      Carver mlp = keep.mlp.carver(), cheap_saved = keep.cheap_saved.carver();
+      decoder.forward(ops, static_cast<std::int64_t>(l), decoder.micro_batch(),
                       {.weights = bytes_of(weights[l + 1]),
                        .tables = table.data(),
                        .input = bytes_of(inputs[l]),
-                       .output = bytes_of(output)},
-                      saved_memory, work_memory);
+                       .output = bytes_of(output),
+                       .saved = &saved_memory,
+                       .mlp = saves.mlp ? &mlp : nullptr,
+                       .cheap_saved = saves.cheap_saved ? &cheap_saved : nullptr},
+                      work_memory);
       inputs.push_back(std::move(output));
     }
     return inputs;
   }
 
   // The loss, summed over tokens; its gradient, times `scale`, goes to `gradients`.
-  double step(float scale = 1.0f) {
-    std::vector<Workspace> saved;
-    const std::vector<Floats> inputs = forward(&saved);
+  double step(float scale = 1.0f, Saves saves = {}) {
+    std::vector<Saved> saved;
+    const std::vector<Floats> inputs = forward(&saved, saves);
     const Config& config = decoder.config();
     Floats residual = activations();
     Floats tied_sum(static_cast<std::size_t>(config.vocabulary * config.hidden));
@@ -114,13 +128,16 @@ class SmallModel {
                   .scale = scale},
                  bytes_of(inputs.back()), targets, bytes_of(residual), head_work);
     for (std::size_t l = layers(); l-- > 0;) {
-      Carver saved_memory = saved[l].carver(), block_work = work.carver();
+      Carver saved_memory = saved[l].saved.carver(), block_work = work.carver();
+      Carver mlp = saved[l].mlp.carver(), cheap_saved = saved[l].cheap_saved.carver();
       decoder.backward(ops, static_cast<std::int64_t>(l),
                        {.weights = bytes_of(weights[l + 1]),
                         .tables = table.data(),
                         .input = bytes_of(inputs[l]),
                         .residual = bytes_of(residual),
-                        .gradient = bytes_of(gradients[l + 1])},
+                        .gradient = bytes_of(gradients[l + 1]),
+                        .mlp = saves.mlp ? &mlp : nullptr,
+                        .cheap_saved = saves.cheap_saved ? &cheap_saved : nullptr},
                        saved_memory, block_work);
     }
     Carver embed_work = work.carver();

@@ -47,8 +47,8 @@ Choice state_home_row() {
           },
           .set = [](Choices& choices,
                     std::int64_t value) { choices.state_home = value == 0 ? Tier::host : kShelf; },
-          .given = [](const Wishes&) -> std::optional<std::int64_t> { return std::nullopt; },
-          .release = [](Wishes&) {},
+          .given = [](const FixedChoices&) -> std::optional<std::int64_t> { return std::nullopt; },
+          .release = [](FixedChoices&) {},
           .least = [](const Workload&) { return std::int64_t{0}; },
           .most = [](const Workload&, const Choices&) { return std::int64_t{1}; },
           .grid =

@@ -66,6 +66,34 @@ TEST(Chunks, CoverEveryParameterOnceAlongLegalCuts) {
   }
 }
 
+// Where blocks run piece by piece no chunk is of two pieces; else pieces change nothing.
+TEST(Chunks, AreCutAtPiecesOfTheVocabularyWhereItIsCut) {
+  int cut = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const Workload work = random_workload(seed);
+    for (const std::int64_t size : {1, 500, 1 << 30}) {
+      const auto chunks = cut_chunks(work, {.chunk_parameters = size, .vocabulary_cut = 1});
+      for (int b = 0; b < static_cast<int>(work.blocks.size()); ++b) {
+        const auto own = chunks_of_block(chunks, b);
+        for (const BlockPiece& piece : work.blocks[static_cast<std::size_t>(b)].pieces) {
+          if (piece.count == 0) continue;
+          std::int64_t at = piece.first;
+          for (const Chunk& chunk : own) {
+            if (chunk.first == at && at < piece.first + piece.count) at += chunk.count;
+          }
+          ASSERT_EQ(at, piece.first + piece.count) << "seed " << seed << ", block " << b;
+          ++cut;
+        }
+      }
+    }
+    Workload whole = work;
+    for (Block& block : whole.blocks) block.pieces.clear();
+    EXPECT_EQ(cut_chunks(work, {.chunk_parameters = 500}).size(),
+              cut_chunks(whole, {.chunk_parameters = 500, .vocabulary_cut = 1}).size());
+  }
+  EXPECT_GT(cut, 100);
+}
+
 TEST(Chunks, AreWholeBlocksWhenHugeAndSinglePiecesWhenTiny) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const Workload work = random_workload(seed);
@@ -118,6 +146,21 @@ TEST(Chunks, HaveADefaultSizeThatKeepsTheirNumberModerate) {
     const std::int64_t size = default_chunk_parameters(work);
     EXPECT_GE(size, 16 << 10) << parameters;
     EXPECT_LE(parameters / size, 4096) << parameters;
+  }
+}
+
+// A chunk that is more than half beyond the share that leaves is no reason to use a disk.
+TEST(Chunks, GoToTheDiskOnlyWhereAShareOfThemIsAskedFor) {
+  constexpr Tier disk{2};
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const Workload work = random_workload(seed);
+    for (int away = 0; away <= 64; ++away) {
+      const Choices choices{
+          .offload_fraction = away / 64.0, .below = disk, .chunk_parameters = 1000};
+      for (const Chunk& chunk : cut_chunks(work, choices)) {
+        ASSERT_NE(chunk.home, disk) << "seed " << seed << ", " << away << "/64 away";
+      }
+    }
   }
 }
 

@@ -31,14 +31,18 @@ inline Workload even_work(std::int64_t micro_batches = 1) {
                            .states = {{2}, {4}, {4}},
                            .tensors = {{0, 65536}},
                            .forward = {.flops = 4e8, .bytes = 1e6},
-                           .recompute = {.flops = 4e8, .bytes = 1e6},
+                           .recompute = {.flops = 3e8, .bytes = 8e5},
                            .backward = {.flops = 8e8, .bytes = 2e6},
-                           .made_again = {.bytes = 4e5},
-                           .saved = 300'000,
-                           .kept = 60'000,
+                           .cheap_recompute = {.bytes = 4e5},
+                           .mlp_again = {.flops = 1e8, .bytes = 2e5},
+                           .saved = 150'000,
+                           .saved_mlp = 150'000,
+                           .cheap_saved = 60'000,
                            .forward_work = 50'000,
                            .recompute_work = 50'000,
-                           .backward_work = 100'000});
+                           .backward_work = 100'000,
+                           .lean_forward_work = 200'000,
+                           .lean_backward_work = 250'000});
   }
   work.micro_batches = micro_batches;
   work.tokens = 256;

@@ -23,11 +23,15 @@ Workload large_work() {
       b.parameters += count;
     }
     const double parameters = static_cast<double>(b.parameters);
-    b.forward = b.recompute = {.flops = 2 * parameters * tokens, .bytes = 4 * parameters};
+    b.forward = {.flops = 2 * parameters * tokens, .bytes = 4 * parameters};
+    b.recompute = b.mlp_again = {.flops = parameters * tokens, .bytes = 2 * parameters};
     b.backward = {.flops = 4 * parameters * tokens, .bytes = 8 * parameters};
-    b.saved = tokens * (10 * hidden + 4 * middle);
+    b.saved = tokens * 10 * hidden;
+    b.saved_mlp = tokens * 4 * middle;
     b.forward_work = b.recompute_work = tokens * 2 * middle;
     b.backward_work = tokens * (8 * hidden + 2 * middle);
+    b.lean_forward_work = b.forward_work + b.saved_mlp;
+    b.lean_backward_work = b.backward_work + b.saved_mlp;
     return b;
   };
   work.blocks.push_back(block(BlockKind::embedding, "embedding", {words * hidden}));

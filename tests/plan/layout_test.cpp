@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plan/order.h"
+#include "plan/happens_before.h"
 #include "plan/program_check.h"
 #include "plan/random_work.h"
 #include "plan/training_program.h"

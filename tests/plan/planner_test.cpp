@@ -18,41 +18,44 @@ namespace {
 const Limits kRoomy = {{Tier::device, Bytes{1} << 50}, {Tier::host, Bytes{1} << 50}};
 
 // What `ebb` would read back from its own flags, by hand.
-Wishes parse_flags(const std::string& flags) {
-  Wishes wishes;
+FixedChoices parse_flags(const std::string& flags) {
+  FixedChoices fixed;
   std::istringstream words(flags);
   for (std::string flag, value; words >> flag >> value;) {
     const auto blocks = [&](const char* none) {
       return value == none ? std::int64_t{0} : std::int64_t{std::stoll(value)};
     };
     if (flag == "--states") {
-      wishes.site = value == "resident" ? Site::resident
-                    : value == "stream" ? Site::stream
-                                        : Site::host;
-      if (value != name_of(*wishes.site)) ADD_FAILURE() << "site " << value;
+      fixed.site = value == "resident" ? Site::resident
+                   : value == "stream" ? Site::stream
+                                       : Site::host;
+      if (value != name_of(*fixed.site)) ADD_FAILURE() << "site " << value;
     } else if (flag == "--offload-fraction") {
-      wishes.offload_fraction = std::stod(value);
+      fixed.offload_fraction = std::stod(value);
     } else if (flag == "--host-fraction") {
-      wishes.host_fraction = std::stod(value);
+      fixed.host_fraction = std::stod(value);
     } else if (flag == "--weights") {
-      wishes.streamed_weights = blocks("resident");
+      fixed.streamed_weights = blocks("resident");
     } else if (flag == "--gradient-sums") {
-      wishes.host_sums = blocks("device");
+      fixed.host_sums = blocks("device");
     } else if (flag == "--recompute") {
-      wishes.recompute_blocks = blocks("none");
-    } else if (flag == "--keep-cheap") {
-      wishes.kept_blocks = blocks("none");
+      fixed.recompute_blocks = blocks("none");
+    } else if (flag == "--save-cheap") {
+      fixed.cheap_saved_blocks = blocks("none");
     } else if (flag == "--activations") {
-      wishes.host_inputs = blocks("device");
+      fixed.host_inputs = blocks("device");
+    } else if (flag == "--vocabulary") {
+      fixed.vocabulary_cut = value == "cut" ? 1 : 0;
+      if (value != "cut" && value != "whole") ADD_FAILURE() << "vocabulary " << value;
     } else if (flag == "--chunk-parameters") {
-      wishes.chunk_parameters = std::stoll(value);
+      fixed.chunk_parameters = std::stoll(value);
     } else if (flag == "--depth") {
-      wishes.depth = std::stoll(value);
+      fixed.depth = std::stoll(value);
     } else {
       ADD_FAILURE() << "an unknown flag: " << flag;
     }
   }
-  return wishes;
+  return fixed;
 }
 
 Bytes resident_peak(const Workload& work) {
@@ -64,7 +67,7 @@ TEST(Planner, KeepsEverythingOnTheDeviceWhenThereIsRoom) {
   EXPECT_EQ(plan.choices.offload_fraction, 0);
   EXPECT_EQ(plan.choices.recompute_blocks, 0);
   EXPECT_EQ(plan.choices.host_inputs, 0);
-  EXPECT_EQ(plan.choices.kept_blocks, 6);
+  EXPECT_EQ(plan.choices.cheap_saved_blocks, 6);
   EXPECT_EQ(flags_of(plan.choices).find("--states resident"), 0u);
 }
 
@@ -73,32 +76,32 @@ TEST(Planner, KeepsWhatTheUserFixed) {
   const Bytes all = resident_peak(work);
   for (const Bytes device : {all * 3 / 4, all, kRoomy[Tier::device]}) {
     const Limits limits{{Tier::device, device}, {Tier::host, kRoomy[Tier::host]}};
-    const auto plan = [&](const Wishes& wishes) {
-      return make_plan(work, wishes, limits, machine()).choices;
+    const auto plan = [&](const FixedChoices& fixed) {
+      return make_plan(work, fixed, limits, machine()).choices;
     };
     SCOPED_TRACE(fmt::format("{} of {} bytes", device, all));
-    Wishes wishes{.site = Site::stream};
-    EXPECT_EQ(plan(wishes).offload_fraction, 1.0);
-    EXPECT_EQ(plan(wishes).host_fraction, 0.0);
-    wishes = {.site = Site::host};
-    EXPECT_EQ(plan(wishes).host_fraction, 1.0);
-    wishes = {.offload_fraction = 0.9};
-    EXPECT_EQ(plan(wishes).offload_fraction, 0.9);
-    wishes = {.site = Site::stream, .offload_fraction = 0.9, .host_fraction = 0.3};
-    EXPECT_EQ(plan(wishes).offload_fraction, 0.9);
-    EXPECT_EQ(plan(wishes).host_fraction, 0.3);
-    wishes = {.host_fraction = 0.3};
-    EXPECT_EQ(plan(wishes).host_fraction, 0.3);
-    wishes = {.recompute_blocks = 2};
-    EXPECT_EQ(plan(wishes).recompute_blocks, 2);
-    wishes = {.host_inputs = 3};
-    EXPECT_EQ(plan(wishes).host_inputs, 3);
-    wishes = {.kept_blocks = 2};
-    EXPECT_EQ(plan(wishes).kept_blocks, 2);
-    wishes = {.chunk_parameters = 20000};
-    EXPECT_EQ(plan(wishes).chunk_parameters, 20000);
-    wishes = {.recompute_blocks = 99};
-    EXPECT_EQ(plan(wishes).recompute_blocks, 6);  // every block there is
+    FixedChoices fixed{.site = Site::stream};
+    EXPECT_EQ(plan(fixed).offload_fraction, 1.0);
+    EXPECT_EQ(plan(fixed).host_fraction, 0.0);
+    fixed = {.site = Site::host};
+    EXPECT_EQ(plan(fixed).host_fraction, 1.0);
+    fixed = {.offload_fraction = 0.9};
+    EXPECT_EQ(plan(fixed).offload_fraction, 0.9);
+    fixed = {.site = Site::stream, .offload_fraction = 0.9, .host_fraction = 0.3};
+    EXPECT_EQ(plan(fixed).offload_fraction, 0.9);
+    EXPECT_EQ(plan(fixed).host_fraction, 0.3);
+    fixed = {.host_fraction = 0.3};
+    EXPECT_EQ(plan(fixed).host_fraction, 0.3);
+    fixed = {.recompute_blocks = 2};
+    EXPECT_EQ(plan(fixed).recompute_blocks, 2);
+    fixed = {.host_inputs = 3};
+    EXPECT_EQ(plan(fixed).host_inputs, 3);
+    fixed = {.cheap_saved_blocks = 2};
+    EXPECT_EQ(plan(fixed).cheap_saved_blocks, 2);
+    fixed = {.chunk_parameters = 20000};
+    EXPECT_EQ(plan(fixed).chunk_parameters, 20000);
+    fixed = {.recompute_blocks = 99};
+    EXPECT_EQ(plan(fixed).recompute_blocks, 6);  // every block there is
   }
 }
 
@@ -144,12 +147,12 @@ TEST(Planner, SaysHowManyBytesAreMissing) {
     EXPECT_EQ(missing, enough - tight[Tier::device]) << text;
     std::smatch closest;
     ASSERT_TRUE(std::regex_search(text, closest, std::regex("Closest plan: (.*)\n"))) << text;
-    const Wishes wishes = parse_flags(closest[1]);
+    const FixedChoices fixed = parse_flags(closest[1]);
     const Plan plan = make_plan(
-        work, wishes, {{Tier::device, enough}, {Tier::host, tight[Tier::host]}}, machine());
+        work, fixed, {{Tier::device, enough}, {Tier::host, tight[Tier::host]}}, machine());
     EXPECT_EQ(plan.peak(Tier::device), enough) << text;
     EXPECT_THROW(
-        make_plan(work, wishes, {{Tier::device, enough - 1}, {Tier::host, tight[Tier::host]}},
+        make_plan(work, fixed, {{Tier::device, enough - 1}, {Tier::host, tight[Tier::host]}},
                   machine()),
         OutOfBudget);
   }
@@ -234,9 +237,11 @@ TEST(Planner, TakesSmallerChunksWhereOnlyTheyFit) {
   Workload work = even_work();
   work.input = work.scratch = 0;
   for (Block& block : work.blocks) {
-    block.saved = block.forward_work = block.recompute_work = block.backward_work = 0;
+    block.saved = block.saved_mlp = 0;
+    block.forward_work = block.recompute_work = block.backward_work = 0;
+    block.lean_forward_work = block.lean_backward_work = 0;
   }
-  Wishes streamed{
+  FixedChoices streamed{
       .site = Site::stream, .offload_fraction = 1.0, .streamed_weights = 0, .host_sums = 0};
   const auto needs = [&](std::int64_t chunk) {
     return plan_with(work, {.offload_fraction = 1, .chunk_parameters = chunk},
@@ -274,7 +279,7 @@ TEST(Planner, FindsTheShareBetweenTwoShortTiers) {
                                   {.host_fraction = by_cpu,
                                    .recompute_blocks = 0,
                                    .host_inputs = 0,
-                                   .kept_blocks = 0,
+                                   .cheap_saved_blocks = 0,
                                    .chunk_parameters = chunk},
                                   limits, machine());
       EXPECT_TRUE(fits(plan));

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "plan/evaluation_program.h"
-#include "plan/generation_program.h"
 #include "plan/layout.h"
 #include "plan/program_check.h"
 #include "plan/random_work.h"
@@ -23,6 +22,53 @@ std::vector<bool> weights_away(const Workload& work, const Choices& choices) {
   std::vector<bool> away;
   for (const Tier home : weight_homes(work, choices)) away.push_back(home != Tier::device);
   return away;
+}
+
+// What the passes read of a block's weights, and how often for each micro-batch: a layer runs
+// forward and backward, the embedding also as a tied head, the head once. By pieces the head goes
+// over the vocabulary twice, and its norm begins and ends it.
+struct WeightReads {
+  TensorRange of;
+  std::int64_t times = 0;
+};
+std::vector<WeightReads> weight_reads(const Workload& work, const Choices& choices, std::size_t b) {
+  const Block& block = work.blocks[b];
+  const bool tied = work.tied_sum > 0;
+  if (!is_cut(block, choices)) {
+    const std::int64_t times = block.kind == BlockKind::layer               ? 2
+                               : block.kind == BlockKind::embedding && tied ? 2
+                                                                            : 1;
+    return {{{0, block.parameters}, times}};
+  }
+  const std::size_t vocabulary = work.blocks.back().pieces.size() - 1;
+  std::vector<WeightReads> reads;
+  for (std::size_t p = 0; p < block.pieces.size(); ++p) {
+    const BlockPiece& piece = block.pieces[p];
+    if (piece.count == 0) continue;
+    const bool positions = block.kind == BlockKind::embedding && p >= vocabulary;
+    const std::int64_t times = block.kind == BlockKind::head ? 2 : tied && !positions ? 3 : 1;
+    reads.push_back({{piece.first, piece.count}, times});
+  }
+  return reads;
+}
+
+// Bytes of each fp32 gradient of a tied table's piece that leaves the device, to a tier.
+std::vector<Bytes> tied_sums_away(const Workload& work, const Choices& choices,
+                                  const std::vector<Chunk>& chunks, Tier to) {
+  const Block& table = work.blocks.front();
+  std::vector<Bytes> sums;
+  if (work.tied_sum == 0 || !is_cut(table, choices)) return sums;
+  for (std::size_t p = 0; p + 1 < work.blocks.back().pieces.size(); ++p) {
+    const BlockPiece& piece = table.pieces[p];
+    bool all = true;
+    for (const Chunk& chunk : chunks) {
+      const bool within =
+          chunk.block == 0 && chunk.first >= piece.first && chunk.first < piece.first + piece.count;
+      all = all && (!within || chunk.sums == to);
+    }
+    if (all) sums.push_back(4 * piece.count);
+  }
+  return sums;
 }
 
 // Every check on one program, laid out and with its waits.
@@ -121,10 +167,11 @@ std::pair<Bytes, Bytes> expected_on_shelf(const Workload& work, const Choices& c
       weights += in_grains(plane.bytes);
     }
     if (homes[b] == kShelf) {  // for every pass, for the update, and home again
-      const Bytes passes = work.blocks[b].kind == BlockKind::layer  ? 2
-                           : work.blocks[b].kind == BlockKind::head ? 1
-                           : work.tied_sum > 0                      ? 2
-                                                                    : 1;
+      Bytes passes = 0;
+      for (const WeightReads& reads : weight_reads(work, choices, b)) {
+        const std::int64_t at = chunk.first - reads.of.first;
+        if (at >= 0 && at < reads.of.count) passes = reads.times;
+      }
       read += (micro * passes + 1) * weights;
       written += weights;
     }
@@ -136,6 +183,10 @@ std::pair<Bytes, Bytes> expected_on_shelf(const Workload& work, const Choices& c
     const Bytes planes = two ? 2 : 1, adds = micro - planes;
     written += (planes + adds * planes - (two ? 1 : 0)) * gradient;
     read += (adds * planes + 1) * gradient;
+  }
+  for (const Bytes sum : tied_sums_away(work, choices, chunks, kShelf)) {
+    read += in_grains(sum) * micro;
+    written += in_grains(sum) * micro;
   }
   const Bytes inputs = choices.disk_inputs * in_grains(work.input) * micro;
   return {read + inputs, written + inputs};
@@ -278,16 +329,6 @@ TEST(TrainingProgram, StreamsAreAsDeepAsTheyShouldBe) {
   });
 }
 
-// A layer runs forward and backward, the embedding also as a tied head, the head once.
-std::int64_t passes_with_weights(const Workload& work, std::size_t b) {
-  switch (work.blocks[b].kind) {
-    case BlockKind::embedding: return work.tied_sum > 0 ? 2 : 1;
-    case BlockKind::layer: return 2;
-    case BlockKind::head: break;
-  }
-  return 1;
-}
-
 // The bytes each lane moves, from what the design says and not from the builder.
 std::map<Lane, Bytes> expected_bytes(const Workload& work, const Choices& choices,
                                      const std::vector<Chunk>& chunks) {
@@ -312,9 +353,19 @@ std::map<Lane, Bytes> expected_bytes(const Workload& work, const Choices& choice
     down += states + (away[b] ? weights : 0);
   }
   for (std::size_t b = 0; b < away.size(); ++b) {
-    if (away[b])
-      up += micro * passes_with_weights(work, b) *
-            work.blocks[b].weights.bytes(work.blocks[b].parameters);
+    if (!away[b]) continue;
+    const Planes& planes = work.blocks[b].weights;
+    for (const auto& [of, times] : weight_reads(work, choices, b)) {
+      Bytes bytes = 0;
+      for (const Range& plane : planes.ranges(of.count, 0, of.count)) bytes += plane.bytes;
+      // All of a block comes as one, with what lies between its planes.
+      if (of.count == work.blocks[b].parameters) bytes = planes.bytes(of.count);
+      up += micro * times * bytes;
+    }
+  }
+  for (const Bytes sum : tied_sums_away(work, choices, chunks, Tier::host)) {
+    up += micro * sum;
+    down += micro * sum;
   }
   const Bytes inputs = choices.host_inputs * work.input * micro;
   Bytes sums_of_squares = 0;
@@ -366,14 +417,30 @@ TEST(TrainingProgram, RunsEveryBlockAndChunkAsOftenAsItShould) {
       weights_down += chunk.place != Place::cpu && away[b] ? planes : 0;
     }
     for (std::size_t b = 0; b < away.size(); ++b) {
-      weights_up += away[b] ? work.micro_batches * passes_with_weights(work, b) : 0;
+      if (!away[b]) continue;
+      const auto planes = static_cast<std::int64_t>(work.blocks[b].weights.ranges(0, 0, 0).size());
+      for (const auto& [of, times] : weight_reads(work, choices, b)) {
+        const bool as_one = of.count == work.blocks[b].parameters;
+        weights_up += work.micro_batches * times * (as_one ? 1 : planes);
+      }
     }
+    const auto pieces_of = [&](std::size_t b) {
+      const bool cut = is_cut(work.blocks[b], choices);
+      return cut ? static_cast<std::int64_t>(work.blocks[b].pieces.size()) : 0;
+    };
+    const std::int64_t in_embedding = pieces_of(0), in_head = pieces_of(work.blocks.size() - 1);
+    const auto sums_away =
+        static_cast<std::int64_t>(tied_sums_away(work, choices, program.chunks, Tier::host).size());
     const auto layers = work.layers();
     const std::int64_t micro = work.micro_batches;
     EXPECT_EQ((transfers[{Lane::express_up, Purpose::batch}]), micro);
-    EXPECT_EQ(count[Op::embed], micro);
-    EXPECT_EQ(count[Op::head], micro);
-    EXPECT_EQ(count[Op::embed_backward], micro);
+    EXPECT_EQ(count[Op::embed], std::max<std::int64_t>(1, in_embedding) * micro);
+    EXPECT_EQ(count[Op::head], in_head > 0 ? 0 : micro);
+    EXPECT_EQ(count[Op::head_begin], in_head > 0 ? micro : 0);
+    EXPECT_EQ(count[Op::head_statistics], in_head > 0 ? (in_head - 1) * micro : 0);
+    EXPECT_EQ(count[Op::head_gradients], in_head > 0 ? (in_head - 1) * micro : 0);
+    EXPECT_EQ(count[Op::head_end], in_head > 0 ? micro : 0);
+    EXPECT_EQ(count[Op::embed_backward], std::max<std::int64_t>(1, in_embedding) * micro);
     EXPECT_EQ(count[Op::forward], layers * micro);
     EXPECT_EQ(count[Op::backward], layers * micro);
     EXPECT_EQ(count[Op::recompute], choices.recompute_blocks * micro);
@@ -382,8 +449,9 @@ TEST(TrainingProgram, RunsEveryBlockAndChunkAsOftenAsItShould) {
     EXPECT_EQ((transfers[{Lane::up, Purpose::states}]), chunks[Site::stream]);
     EXPECT_EQ((transfers[{Lane::down, Purpose::states}]), chunks[Site::stream]);
     EXPECT_EQ(count[Op::update], chunks[Site::stream] + chunks[Site::resident]);
-    EXPECT_EQ((transfers[{Lane::down, Purpose::gradients}]), summed_by_cpu * micro);
-    EXPECT_EQ((transfers[{Lane::up, Purpose::gradients}]), summed_by_cpu - chunks[Site::host]);
+    EXPECT_EQ((transfers[{Lane::down, Purpose::gradients}]), (summed_by_cpu + sums_away) * micro);
+    EXPECT_EQ((transfers[{Lane::up, Purpose::gradients}]),
+              summed_by_cpu - chunks[Site::host] + sums_away * micro);
     // The first gradient is the sum until the second comes; two of two bytes wait for the third.
     const std::int64_t taken_as_they_are = work.gradient_bytes == 2 ? 3 : 2;
     EXPECT_EQ(by_cpu[Op::add_gradient],
@@ -483,23 +551,6 @@ TEST(EvaluationProgram, FitsTheArenasOfTrainingAndLeavesWhatIsPersistent) {
       }
     }
   });
-}
-
-TEST(GenerationProgram, IsFreeOfRacesAndOverlaps) {
-  for (const std::size_t layers : {1, 2, 7}) {
-    GenerationWork work;
-    work.blocks.assign(layers + 2, {.name = "block", .parameters = 1000});
-    work.blocks.front().kind = BlockKind::embedding;
-    work.blocks.back().kind = BlockKind::head;
-    work.cache = 5000;
-    work.input = 700;
-    work.work = 3000;
-    work.scratch = 100;
-    work.tables = 100;
-    work.tokens = 64;
-    work.logits = 400;
-    EXPECT_EQ(check_all(build_generation(work)), "") << layers << " layers";
-  }
 }
 
 // The checker itself must see what it is there to see.

@@ -14,14 +14,11 @@
 #include "plan/choices.h"
 #include "plan/explain.h"
 #include "plan/workload.h"
+#include "scale.h"
 
 namespace ebb::plan {
 
-// Sanitized code is slow: it takes fewer of many.
-inline std::uint64_t fewer_if_small(std::uint64_t many) {
-  const char* scale = std::getenv("EBB_TEST_SCALE");
-  return scale != nullptr && std::string_view(scale) == "small" ? many / 6 : many;
-}
+inline std::uint64_t fewer_if_small(std::uint64_t many) { return small_scale() ? many / 6 : many; }
 
 // Draws one number after the other.
 class Dice {
@@ -57,16 +54,20 @@ inline Block random_block(Dice& dice, BlockKind kind, std::string name, std::int
   block.backward = cost();
   const auto some = [&](Bytes most) { return dice.chance(0.15) ? 0 : dice.between(1, most); };
   block.saved = some(60'000);
+  block.saved_mlp = some(40'000);
   block.forward_work = some(20'000);
   block.recompute_work = some(20'000);
   block.backward_work = some(40'000);
   block.kept_forward_work = std::min<Bytes>(block.forward_work, some(20'000));
   block.kept_backward_work = std::min<Bytes>(block.backward_work, some(40'000));
+  block.lean_forward_work = std::min(block.kept_forward_work + block.saved_mlp, some(60'000));
+  block.lean_backward_work = some(80'000);
+  block.mlp_again = {.flops = block.forward.flops * dice.share() / 4};
   block.loss = cost();
   block.loss_work = std::min<Bytes>(block.backward_work, some(20'000));
-  block.kept = some(30'000);
-  block.made_again = {.flops = block.backward.flops * dice.share() / 4,
-                      .bytes = block.backward.bytes * dice.share() / 4};
+  block.cheap_saved = some(30'000);
+  block.cheap_recompute = {.flops = block.backward.flops * dice.share() / 4,
+                           .bytes = block.backward.bytes * dice.share() / 4};
   return block;
 }
 
@@ -85,6 +86,47 @@ inline std::shared_ptr<const Topology> with_shelf(Bytes largest_transfer = 8192)
     return std::make_shared<const Topology>(std::move(made));
   }();
   return topology;
+}
+
+// Pieces of the first tensor, which begin at multiples of the norm block and are all as long but
+// the last; behind them what else the block has.
+inline std::vector<BlockPiece> cut_table(const Block& block, std::int64_t grain,
+                                         std::int64_t count) {
+  const std::int64_t all = block.tensors.front().count;
+  const std::int64_t end = block.tensors.size() > 1 ? block.tensors[1].first : block.parameters;
+  const std::int64_t each = ((all + count - 1) / count + grain - 1) / grain * grain;
+  std::vector<BlockPiece> pieces;
+  for (std::int64_t first = 0; first < all; first += each) {
+    pieces.push_back({.first = first, .count = first + each < all ? each : end - first});
+  }
+  if (end < block.parameters) pieces.push_back({.first = end, .count = block.parameters - end});
+  return pieces;
+}
+
+// An embedding and a head that can run piece by piece, of as many pieces both.
+inline void cut_vocabulary(Dice& dice, Workload& work) {
+  Block &embedding = work.blocks.front(), &head = work.blocks.back();
+  const bool tied = work.tied_sum > 0;
+  if (!tied && head.tensors.size() == 1) return;  // its norm is a piece
+  const std::size_t behind = embedding.tensors.size() > 1 ? 1 : 0;
+  for (std::int64_t count = 4; count > 0; --count) {
+    embedding.pieces = cut_table(embedding, work.norm_block, count);
+    head.pieces = tied ? std::vector<BlockPiece>(embedding.pieces.size() - behind)
+                       : cut_table(head, work.norm_block, count);
+    if (tied) head.pieces.push_back({.first = 0, .count = head.parameters});
+    if (head.pieces.size() - 1 == embedding.pieces.size() - behind) break;
+  }
+  for (Block* block : {&embedding, &head}) {
+    for (BlockPiece& piece : block->pieces) {
+      piece.forward = {.flops = dice.share() * 1e8, .bytes = dice.share() * 1e6};
+      piece.backward = {.flops = dice.share() * 1e8, .bytes = dice.share() * 1e6};
+      piece.forward_work = dice.chance(0.3) ? 0 : dice.between(1, 10'000);
+      piece.backward_work = dice.chance(0.3) ? 0 : dice.between(1, 20'000);
+    }
+  }
+  head.pieces_state = dice.between(1, 30'000);
+  head.pieces_gradient = dice.between(1, 60'000);
+  head.pieces_loss = {.bytes = 1e4};
 }
 
 inline Workload random_workload(std::uint64_t seed) {
@@ -114,6 +156,8 @@ inline Workload random_workload(std::uint64_t seed) {
   }
   work.norm_block = dice.pick<std::int64_t>({16, 64, 256, 4096});
   work.extras.push_back({Tier::host, "data", dice.between(0, 100'000)});
+  Dice other(seed ^ 0x91ece5);
+  if (other.chance(0.6)) cut_vocabulary(other, work);
   return work;
 }
 
@@ -127,11 +171,12 @@ inline Choices random_choices(std::uint64_t seed, const Workload& work) {
   choices.chunk_parameters = dice.pick<std::int64_t>({1, 64, 500, 2000, 1 << 30});
   choices.recompute_blocks = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
   choices.host_inputs = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
-  choices.kept_blocks = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
+  choices.cheap_saved_blocks = dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
   const auto blocks = static_cast<std::int64_t>(work.blocks.size());
   choices.streamed_weights = dice.pick<std::int64_t>({0, 0, blocks, dice.between(0, blocks)});
   choices.host_sums = dice.pick<std::int64_t>({0, 0, blocks, dice.between(0, blocks)});
   choices.depth = dice.pick<std::int64_t>({2, 2, 3, 8});
+  choices.vocabulary_cut = dice.chance(0.6) ? 1 : 0;
   return choices;
 }
 

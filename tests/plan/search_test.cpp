@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "ebb/error.h"
 #include "plan/alternatives.h"
 #include "plan/even_work.h"
 #include "plan/explain.h"
 #include "plan/planner.h"
+#include "scale.h"
 
 namespace ebb::plan {
 namespace {
@@ -69,6 +71,57 @@ TEST(Search, IsWithinFivePercentOfTheBestPlanMadeByHand) {
   EXPECT_GE(compared, 10);
 }
 
+// A vocabulary that is most of the model: eight pieces of a table that the head shares.
+Workload with_long_vocabulary() {
+  Workload work = even_work();
+  constexpr std::int64_t each = 65536;
+  for (Block* block : {&work.blocks.front(), &work.blocks.back()}) {
+    const bool table = block == &work.blocks.front();
+    block->parameters = table ? 8 * each : 64;
+    block->tensors = {{0, block->parameters}};
+    block->backward_work = table ? 0 : 1'000'000;
+    for (std::int64_t p = 0; p < 8; ++p) {
+      block->pieces.push_back({.first = table ? p * each : 0,
+                               .count = table ? each : 0,
+                               .forward = {.flops = 1e8},
+                               .backward = {.flops = 2e8},
+                               .backward_work = table ? 0 : 125'000});
+    }
+    if (!table) block->pieces.push_back({.first = 0, .count = 64});
+  }
+  work.blocks.back().pieces_state = work.blocks.back().pieces_gradient = work.input;
+  work.tied_sum = 4 * 8 * each;
+  return work;
+}
+
+TEST(Search, CutsTheVocabularyOnlyWhereItDoesNotFitWhole) {
+  const Workload work = with_long_vocabulary();
+  const auto limits = [](Bytes device) {
+    return Limits{{Tier::device, device}, {Tier::host, kRoomy}};
+  };
+  Bytes whole = 0, cut = 0;  // the least that each fits in
+  for (Bytes device = 8 * kMiB; device > 64 * kKiB;
+       device = device * (small_scale() ? 3 : 13) / (small_scale() ? 4 : 16)) {
+    const SearchResult found = search(work, {}, limits(device), machine());
+    if (!found.fits) break;
+    const bool fits_whole = search(work, {.vocabulary_cut = 0}, limits(device), machine()).fits;
+    EXPECT_EQ(found.choices.vocabulary_cut, fits_whole ? 0 : 1) << device;
+    (fits_whole ? whole : cut) = device;
+  }
+  ASSERT_GT(whole, 0);
+  ASSERT_GT(cut, 0);
+  EXPECT_LT(cut, whole / 2);
+  // Who asks for the whole is told what would help.
+  try {
+    make_plan(work, {.vocabulary_cut = 0}, limits(cut), machine());
+    FAIL() << "fits whole";
+  } catch (const OutOfBudget& error) {
+    EXPECT_NE(std::string(error.what()).find("--vocabulary auto"), std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("--vocabulary cut"), std::string::npos);
+  }
+}
+
 TEST(Search, IsBoundByProgramsBuilt) {
   // A point looks for its least share and tries a few: that much more after the last one began.
   constexpr int of_a_point = 16;
@@ -98,11 +151,11 @@ TEST(Alternatives, AreWhatTheySay) {
   // Tight enough that states are in the way.
   const Workload work = even_work(2);
   const Limits limits = limits_for(work)[0];
-  const Wishes wishes{.recompute_blocks = 4, .chunk_parameters = kChunk};
-  const Plan plan = make_plan(work, wishes, limits, machine());
+  const FixedChoices fixed{.recompute_blocks = 4, .chunk_parameters = kChunk};
+  const Plan plan = make_plan(work, fixed, limits, machine());
   Variant compact{.flags = "--state-format small", .workload = work, .profile = machine()};
   for (Block& block : compact.workload.blocks) block.states = {{2}, {1}, {1}};
-  const auto all = alternatives_to(plan, wishes, {compact});
+  const auto all = alternatives_to(plan, fixed, {compact});
   bool has_compact = false;
   for (const Alternative& each : all) {
     SCOPED_TRACE(each.flags + ": " + flags_of(each.choices));

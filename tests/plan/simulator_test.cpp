@@ -179,15 +179,15 @@ TEST(Simulator, SpansAreTheSimulationsOwn) {
   Program program;
   program.tasks = {seconds_on(Lane::compute, 4), seconds_on(Lane::compute, 3, {{2, true}}),
                    seconds_on(Lane::down, 6, {{1, false}})};
-  const std::vector<Span> spans = simulate_spans(program, slow_machine());
+  const std::vector<TimeSpan> spans = simulate_spans(program, slow_machine());
   ASSERT_EQ(spans.size() % 3, 0u);
   const std::int64_t last = static_cast<std::int64_t>(spans.size()) / 3 - 1;
   const auto span = [&](TaskId task, std::int64_t step) {
-    for (const Span& s : spans) {
+    for (const TimeSpan& s : spans) {
       if (s.task == task && s.step == step) return s;
     }
     ADD_FAILURE() << "no task " << task << " in step " << step;
-    return Span{};
+    return TimeSpan{};
   };
   const double begin = span(0, last).start;
   EXPECT_DOUBLE_EQ(span(0, last).end, begin + 4);

@@ -81,7 +81,7 @@ Bytes most_of(const std::vector<MemoryChange>& changes) {
 
 TEST(MemoryCurve, FollowsTheTasks) {
   const Program program = handed_on();
-  const std::vector<Span> spans = {{0, 0, 1, 3}, {1, 0, 4, 6}, {0, 1, 5, 7}, {1, 1, 8, 9}};
+  const std::vector<TimeSpan> spans = {{0, 0, 1, 3}, {1, 0, 4, 6}, {0, 1, 5, 7}, {1, 1, 8, 9}};
   std::vector<std::pair<double, Bytes>> found;
   for (const MemoryChange& change : memory_curve(program, spans)) {
     found.emplace_back(change.seconds, change.bytes);
@@ -94,14 +94,14 @@ TEST(MemoryCurve, FollowsTheTasks) {
 
 TEST(MemoryCurve, CountsMemoryThatIsHandedOnOnce) {
   // By clocks that differ a little, the second starts before the first has ended.
-  const std::vector<Span> spans = {{0, 0, 1, 3}, {1, 0, 2.9, 3.5}};
+  const std::vector<TimeSpan> spans = {{0, 0, 1, 3}, {1, 0, 2.9, 3.5}};
   const std::vector<MemoryChange> changes = memory_curve(handed_on(), spans);
   EXPECT_EQ(most_of(changes), 1024 + 512);
   EXPECT_EQ(changes.back().seconds, 3.5);
 }
 
 TEST(MemoryCurve, OfAStepThatBrokeOffEndsWithWhatRan) {
-  const std::vector<Span> spans = {{0, 4, 1, 3}};
+  const std::vector<TimeSpan> spans = {{0, 4, 1, 3}};
   EXPECT_EQ(most_of(memory_curve(handed_on(), spans)), 1024 + 256);
   EXPECT_TRUE(memory_curve(handed_on(), {}).empty());
 }

@@ -187,7 +187,7 @@ TEST_F(NoTargetsTest, StepsWithoutAnyArePassedOverAndCounted) {
         expected.clear();
         for (std::int64_t i = 0; i < accumulate; ++i) {
           expected.push_back(all.next());
-          counted += expected.back().counted;
+          counted += expected.back().loss_tokens;
           cut += expected.back().left_out.cut_examples;
         }
         if (counted > 0) break;

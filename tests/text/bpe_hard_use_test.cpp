@@ -12,6 +12,7 @@
 #include "ebb/error.h"
 #include "hard_strings.h"
 #include "paths.h"
+#include "scale.h"
 #include "text/bpe/bpe_tokenizer.h"
 
 namespace ebb::text {
@@ -27,11 +28,6 @@ std::string read(const std::string& name) {
 }
 
 bpe::BpeTokenizer family(const std::string& name) { return {read(name + ".json"), name, ""}; }
-
-bool small_scale() {
-  const char* scale = std::getenv("EBB_TEST_SCALE");
-  return scale != nullptr && std::string_view(scale) == "small";
-}
 
 std::string repeat(std::string_view part, std::size_t bytes) {
   std::string text;

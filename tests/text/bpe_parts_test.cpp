@@ -72,7 +72,7 @@ TEST(Pattern, SpacesAreUnicodesWhiteSpace) {
   const Pattern space(R"(\s)", "x");
   const Pattern other(R"(\S)", "x");
   MatchScratch scratch;
-  Span match;
+  TextRange match;
   for (char32_t c = 0; c < 0x11000; ++c) {
     if (c >= 0xd800 && c < 0xe000) continue;
     std::string text;
@@ -89,7 +89,7 @@ std::vector<std::string> all_matches(const Pattern& pattern, std::string_view te
   MatchScratch scratch;
   Matches matches(pattern, text, scratch);
   std::vector<std::string> found;
-  Span match;
+  TextRange match;
   for (std::size_t done = 0; done < text.size() && matches.next(done, match); done = match.end) {
     found.emplace_back(text.substr(match.begin, match.end - match.begin));
   }
@@ -152,7 +152,7 @@ TEST(Pattern, TakesFewStepsForEachByte) {
     for (const Pattern* pattern : {&llama3, &last_spaces}) {
       Matches matches(*pattern, text, scratch);
       const std::size_t before = matches.steps_left();
-      Span match;
+      TextRange match;
       for (std::size_t done = 0; done < text.size() && matches.next(done, match);) done = match.end;
       EXPECT_LT(before - matches.steps_left(), 8 * text.size()) << part;
     }

@@ -7,11 +7,11 @@
 
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "data_cases.h"
 #include "ebb/error.h"
 #include "text/data/examples.h"
 #include "text/data/line_index.h"
-#include "text/data/utf8.h"
 
 namespace ebb::text {
 namespace {
@@ -188,7 +188,7 @@ TEST(Utf8, FindsTheFirstInvalidByte) {
       {"\xf5\x80\x80\x80", 0},
       {"ok \xc3\xa9 \xc3(", 6},
   };
-  for (const auto& [text, expected] : cases) EXPECT_EQ(find_invalid_utf8(text), expected) << text;
+  for (const auto& [text, expected] : cases) EXPECT_EQ(utf8::find_invalid(text), expected) << text;
 }
 
 }  // namespace

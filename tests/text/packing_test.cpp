@@ -64,7 +64,7 @@ void expect_counted(const std::vector<Batch>& batches, BatchShape shape) {
       ASSERT_GE(target, -1);
       counted += target >= 0 ? 1 : 0;
     }
-    ASSERT_EQ(batch.counted, counted);
+    ASSERT_EQ(batch.loss_tokens, counted);
   }
 }
 

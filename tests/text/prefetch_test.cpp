@@ -318,7 +318,7 @@ TEST_F(Prefetch, AllOfTheDataToValidateOn) {
   const Batch batch = *all.next();
   EXPECT_EQ(spell(batch.tokens), "abc|d|||");
   EXPECT_EQ(batch.targets, (std::vector<std::int32_t>{'b', 'c', 256, 'd', 256, -1, -1, -1}));
-  EXPECT_EQ(batch.counted, 5);
+  EXPECT_EQ(batch.loss_tokens, 5);
   EXPECT_FALSE(all.next());
 }
 

@@ -55,7 +55,7 @@ void touch_pages(std::byte* data, Bytes bytes) {
 
 }  // namespace
 
-CudaBuffer::CudaBuffer(Bytes bytes, KnownMemory& memory) : memory_(memory) {
+CudaBuffer::CudaBuffer(Bytes bytes, RegisteredMemory& memory) : memory_(memory) {
   bytes_ = bytes;
   if (bytes == 0) return;
   void* at = nullptr;
@@ -74,7 +74,8 @@ CudaBuffer::~CudaBuffer() {
   static_cast<void>(cudaFree(data_));
 }
 
-BorrowedCudaBuffer::BorrowedCudaBuffer(void* data, Bytes bytes, int device, KnownMemory& memory)
+BorrowedCudaBuffer::BorrowedCudaBuffer(void* data, Bytes bytes, int device,
+                                       RegisteredMemory& memory)
     : memory_(memory) {
   data_ = static_cast<std::byte*>(data);
   bytes_ = bytes;
@@ -92,7 +93,7 @@ BorrowedCudaBuffer::BorrowedCudaBuffer(void* data, Bytes bytes, int device, Know
   memory_.add({.begin = data_, .bytes = bytes, .on_device = true, .piece = bytes});
 }
 
-PinnedBuffer::PinnedBuffer(Bytes bytes, KnownMemory& memory) : memory_(memory) {
+PinnedBuffer::PinnedBuffer(Bytes bytes, RegisteredMemory& memory) : memory_(memory) {
   bytes_ = bytes;
   if (bytes == 0) return;
   void* at = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,

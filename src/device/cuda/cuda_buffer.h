@@ -1,7 +1,7 @@
 // A CUDA device's memory of both tiers: one allocation each, of exactly the bytes asked for.
 #pragma once
 
-#include "device/cuda/known_memory.h"
+#include "device/cuda/registered_memory.h"
 #include "device/device.h"
 
 namespace ebb::device {
@@ -9,33 +9,33 @@ namespace ebb::device {
 class CudaBuffer final : public Buffer {
  public:
   // On the current device. `memory` outlives the buffer.
-  CudaBuffer(Bytes bytes, KnownMemory& memory);
+  CudaBuffer(Bytes bytes, RegisteredMemory& memory);
   ~CudaBuffer() override;
   CudaBuffer(const CudaBuffer&) = delete;
   CudaBuffer& operator=(const CudaBuffer&) = delete;
 
  private:
-  KnownMemory& memory_;
+  RegisteredMemory& memory_;
 };
 
 // Device memory that somebody else allocated.
 class BorrowedCudaBuffer final : public Buffer {
  public:
   // Throws ConfigError where its first or last byte is not memory of GPU `device`.
-  BorrowedCudaBuffer(void* data, Bytes bytes, int device, KnownMemory& memory);
+  BorrowedCudaBuffer(void* data, Bytes bytes, int device, RegisteredMemory& memory);
   ~BorrowedCudaBuffer() override { memory_.remove(data_); }
   BorrowedCudaBuffer(const BorrowedCudaBuffer&) = delete;
   BorrowedCudaBuffer& operator=(const BorrowedCudaBuffer&) = delete;
 
  private:
-  KnownMemory& memory_;
+  RegisteredMemory& memory_;
 };
 
 // Pages from the system, pinned for the GPU in pieces. (cudaHostAlloc and the allocators on top of
 // it round up; a mapping that is registered does not.)
 class PinnedBuffer final : public Buffer {
  public:
-  PinnedBuffer(Bytes bytes, KnownMemory& memory);
+  PinnedBuffer(Bytes bytes, RegisteredMemory& memory);
   ~PinnedBuffer() override;
   PinnedBuffer(const PinnedBuffer&) = delete;
   PinnedBuffer& operator=(const PinnedBuffer&) = delete;
@@ -43,7 +43,7 @@ class PinnedBuffer final : public Buffer {
  private:
   void release();
 
-  KnownMemory& memory_;
+  RegisteredMemory& memory_;
   Bytes pinned_ = 0;
 };
 

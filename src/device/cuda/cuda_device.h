@@ -6,7 +6,7 @@
 
 #include "device/cuda/cuda_clock.h"
 #include "device/cuda/cuda_event.h"
-#include "device/cuda/known_memory.h"
+#include "device/cuda/registered_memory.h"
 #include "device/device.h"
 
 namespace ebb::device {
@@ -37,7 +37,7 @@ class CudaDevice final : public Device {
  private:
   int index_;
   std::string name_;
-  KnownMemory memory_;
+  RegisteredMemory memory_;
   HostFlags flags_;
   CudaClock clock_;
 };

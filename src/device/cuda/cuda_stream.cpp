@@ -31,8 +31,8 @@ void make_record(cudaStream_t stream, Event& event, std::string_view name) {
 
 }  // namespace
 
-CudaStream::CudaStream(int device, const KnownMemory& memory, CudaClock& clock, StreamKind kind,
-                       std::string name)
+CudaStream::CudaStream(int device, const RegisteredMemory& memory, CudaClock& clock,
+                       StreamKind kind, std::string name)
     : device_(device),
       memory_(memory),
       clock_(clock),
@@ -69,7 +69,7 @@ void CudaStream::synchronize() {
   collect_brackets();
 }
 
-KnownRange CudaStream::require_known(const void* at, Bytes bytes, const char* what) const {
+RegisteredRange CudaStream::require_known(const void* at, Bytes bytes, const char* what) const {
   if (const auto range = memory_.find(at, bytes)) return *range;
   throw DeviceError(
       fmt::format("stream '{}': {} {} bytes that are in no buffer of this device: what is not "
@@ -79,8 +79,8 @@ KnownRange CudaStream::require_known(const void* at, Bytes bytes, const char* wh
 
 void CudaStream::copy(void* to, const void* from, Bytes bytes) {
   if (bytes == 0) return;
-  const KnownRange target = require_known(to, bytes, "a copy writes");
-  const KnownRange source = require_known(from, bytes, "a copy reads");
+  const RegisteredRange target = require_known(to, bytes, "a copy writes");
+  const RegisteredRange source = require_known(from, bytes, "a copy reads");
   if (!target.on_device && !source.on_device) {
     throw DeviceError(
         fmt::format("stream '{}': a copy of {} bytes within host memory; the host lane makes those",
@@ -105,7 +105,7 @@ void CudaStream::pause(std::int64_t microseconds) { launch_pause(microseconds, h
 
 void CudaStream::fill(void* to, std::uint8_t value, Bytes bytes) {
   if (bytes == 0) return;
-  const KnownRange target = require_known(to, bytes, "a fill writes");
+  const RegisteredRange target = require_known(to, bytes, "a fill writes");
   auto* out = static_cast<std::byte*>(to);
   while (bytes > 0) {
     const Bytes part = std::min(bytes, target.left_in_piece(out));

@@ -10,7 +10,7 @@
 
 #include "device/cuda/cuda_clock.h"
 #include "device/cuda/handle.h"
-#include "device/cuda/known_memory.h"
+#include "device/cuda/registered_memory.h"
 #include "device/device.h"
 
 namespace ebb::device {
@@ -20,7 +20,7 @@ namespace ebb::device {
 class CudaStream final : public Stream {
  public:
   // `memory` and `clock` outlive the stream.
-  CudaStream(int device, const KnownMemory& memory, CudaClock& clock, StreamKind kind,
+  CudaStream(int device, const RegisteredMemory& memory, CudaClock& clock, StreamKind kind,
              std::string name);
   ~CudaStream() override;  // ends what was submitted first
 
@@ -48,10 +48,10 @@ class CudaStream final : public Stream {
   Bracket take_bracket();
   void collect_brackets();
   void tell(const Bracket& bracket);
-  KnownRange require_known(const void* at, Bytes bytes, const char* what) const;
+  RegisteredRange require_known(const void* at, Bytes bytes, const char* what) const;
 
   int device_;
-  const KnownMemory& memory_;
+  const RegisteredMemory& memory_;
   CudaClock& clock_;
   bool by_kernel_;  // copies over the link: beside kernels, those are small
   std::string name_;

@@ -42,13 +42,14 @@ bool is_memory(int descriptor) {
 
 [[noreturn]] void throw_not_made(const std::filesystem::path& folder, Bytes bytes,
                                  std::optional<Bytes> available, int code) {
-  throw IoError(fmt::format(
-      "cannot make a file of {} ({} bytes) for the disk tier in '{}'{}: {}.{}", format_bytes(bytes),
-      bytes, folder.string(),
-      available
-          ? fmt::format(", where {} ({} bytes) are available", format_bytes(*available), *available)
-          : "",
-      std::generic_category().message(code), disk_advice(code)));
+  throw IoError(
+      fmt::format("cannot make a file of {} ({} bytes) for the disk tier in '{}'{}: {}.{}",
+                  format_bytes(bytes), bytes, folder.string(),
+                  available ? fmt::format(", where {} ({} bytes) are available",
+                                          format_bytes(*available), *available)
+                            : "",
+                  std::generic_category().message(code), disk_advice(code)),
+      folder.string());
 }
 
 int open_new(const std::string& name, int flags) {

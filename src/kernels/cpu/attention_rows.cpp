@@ -27,7 +27,8 @@ HWY_INLINE Columns visible_columns(const ScoreTile& tile, std::int64_t row) {
 }
 
 HWY_INLINE Vector keep_first(Vector v, std::int64_t n) {
-  return n == lanes() ? v : hn::IfThenElseZero(hn::FirstN(Floats(), n), v);
+  return n == lanes() ? v
+                      : hn::IfThenElseZero(hn::FirstN(Floats(), static_cast<std::size_t>(n)), v);
 }
 
 HWY_INLINE float largest_of(const float* row, std::int64_t count, float scale) {
@@ -37,8 +38,10 @@ HWY_INLINE float largest_of(const float* row, std::int64_t count, float scale) {
   Vector largest = lowest;
   for_vectors(count, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector value = hn::Mul(load(row + j, n), factor);
-    largest =
-        hn::Max(largest, n == lanes() ? value : hn::IfThenElse(hn::FirstN(d, n), value, lowest));
+    largest = hn::Max(
+        largest, n == lanes()
+                     ? value
+                     : hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(n)), value, lowest));
   });
   return max_lanes(largest);
 }

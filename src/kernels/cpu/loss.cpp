@@ -1,8 +1,12 @@
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/row_sums.h"
 #include "kernels/cpu/rows.h"
+#include "kernels/views.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/loss.cpp"
@@ -35,7 +39,8 @@ double exponential_sum(const float* x, std::int64_t cols, float largest) {
     Vector sum = hn::Zero(d);
     for_vectors(HWY_MIN(block, cols - first), [&](std::int64_t j, std::int64_t n) EBB_LANES {
       const Vector e = exponential(hn::Sub(load(x + first + j, n), shift));
-      const Vector kept = n == lanes() ? e : hn::IfThenElseZero(hn::FirstN(d, n), e);
+      const Vector kept =
+          n == lanes() ? e : hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(n)), e);
       sum = hn::Add(sum, kept);
     });
     total += sum_lanes(sum);
@@ -43,36 +48,31 @@ double exponential_sum(const float* x, std::int64_t cols, float largest) {
   return total;
 }
 
+// What a piece of a row says of it. Minus infinities alone count as nothing, not as NaN.
+void statistic_of(RowStatistic* to, const float* x, std::int64_t cols) {
+  const float largest = row_max(x, cols);
+  constexpr float lowest = std::numeric_limits<float>::lowest();
+  to->largest = largest < lowest ? lowest : largest;  // NaN stays NaN
+  to->total = exponential_sum(x, cols, to->largest);
+}
+
 template <class D>
-void cross_entropy_row(D* dlogits, float* loss, const float* logits, std::int64_t cols,
-                       std::int32_t target, float scale) {
+void gradient_of(D* dlogits, const float* logits, std::int64_t cols, const RowSums& sums,
+                 float scale) {
   const Floats d;
-  if (target < 0) {
-    *loss = 0;
-    for_vectors(cols, [&](std::int64_t j, std::int64_t n)
-                          EBB_LANES { store(hn::Zero(d), dlogits + j, n); });
-    return;
-  }
-  const float largest = row_max(logits, cols);
-  const double log_total = std::log(exponential_sum(logits, cols, largest));
-  const double at_target = logits[target];
-  *loss = static_cast<float>(largest + log_total - at_target);
-  const Vector shift = hn::Set(d, largest), factor = hn::Set(d, scale);
-  const Vector log_sum = hn::Set(d, static_cast<float>(log_total));
+  const Vector shift = hn::Set(d, sums.largest), factor = hn::Set(d, scale);
+  const Vector log_sum = hn::Set(d, static_cast<float>(sums.log_total));
   for_vectors(cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector p = exponential(hn::Sub(hn::Sub(load(logits + j, n), shift), log_sum));
     store(hn::Mul(p, factor), dlogits + j, n);
   });
-  // p - 1 without losing p's digits where p is close to 1 costs nothing here: do it in double.
-  const double p = std::exp(at_target - largest - log_total);
-  dlogits[target] = from_float<D>(static_cast<float>((p - 1.0) * scale));
 }
 
-void cross_entropy_any_row(Rows dlogits, float* loss, const float* logits, std::int64_t cols,
-                           std::int32_t target, float scale) {
+void gradient_of_any(Rows dlogits, const float* logits, std::int64_t cols, const RowSums& sums,
+                     float scale) {
   dlogits.type == DType::f32
-      ? cross_entropy_row(static_cast<float*>(dlogits.data), loss, logits, cols, target, scale)
-      : cross_entropy_row(static_cast<bf16*>(dlogits.data), loss, logits, cols, target, scale);
+      ? gradient_of(static_cast<float*>(dlogits.data), logits, cols, sums, scale)
+      : gradient_of(static_cast<bf16*>(dlogits.data), logits, cols, sums, scale);
 }
 
 }  // namespace ebb::kernels::HWY_NAMESPACE
@@ -81,15 +81,116 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels {
 
-HWY_EXPORT(cross_entropy_any_row);
+HWY_EXPORT(statistic_of);
+HWY_EXPORT(gradient_of_any);
 
-void CpuOps::cross_entropy(View dlogits, float* losses, ConstView logits,
+namespace {
+
+const float* row_of(ConstView logits, std::int64_t i) {
+  return static_cast<const float*>(rows_of(logits, i).data);
+}
+
+void statistic(RowStatistic* to, const RowPiece& piece, std::int64_t i, std::int32_t target) {
+  *to = {};
+  if (target < 0) return;
+  const float* logits = row_of(piece.logits, i);
+  HWY_DYNAMIC_DISPATCH(statistic_of)(to, logits, piece.logits.cols);
+  const std::int64_t here = target - piece.first;
+  if (here >= 0 && here < piece.logits.cols) to->target = logits[here];
+}
+
+// Pieces in their order.
+RowSums sums_of(const RowStatistic* first, std::int64_t distance, int pieces) {
+  RowSums sums{.largest = first->largest};
+  for (int p = 1; p < pieces; ++p)
+    sums.largest = std::max(sums.largest, first[p * distance].largest);
+  double total = 0;
+  for (int p = 0; p < pieces; ++p) {
+    const RowStatistic& each = first[p * distance];
+    total += each.total * std::exp(static_cast<double>(each.largest) - sums.largest);
+  }
+  sums.log_total = std::log(total);
+  return sums;
+}
+
+float loss_of(const RowSums& sums, float at_target) {
+  return static_cast<float>(sums.largest + sums.log_total - static_cast<double>(at_target));
+}
+
+// `at_target` is the target's logit: dlogits may be logits' memory.
+void gradient(View dlogits, const RowPiece& piece, std::int64_t i, std::int32_t target,
+              const RowSums& sums, float at_target, float scale) {
+  const Rows to = rows_of(dlogits, i);
+  const std::int64_t cols = piece.logits.cols;
+  if (target < 0) {
+    std::memset(to.data, 0, static_cast<std::size_t>(cols * size_of(to.type)));
+    return;
+  }
+  HWY_DYNAMIC_DISPATCH(gradient_of_any)(to, row_of(piece.logits, i), cols, sums, scale);
+  const std::int64_t here = target - piece.first;
+  if (here < 0 || here >= cols) return;
+  // p - 1 without losing p's digits where p is close to 1 costs nothing here: do it in double.
+  const double p = std::exp(static_cast<double>(at_target) - sums.largest - sums.log_total);
+  const auto value = static_cast<float>((p - 1.0) * scale);
+  if (to.type == DType::f32) {
+    static_cast<float*>(to.data)[here] = value;
+  } else {
+    static_cast<bf16*>(to.data)[here] = to_bf16(value);
+  }
+}
+
+}  // namespace
+
+void CpuOps::cross_entropy(const Pieces& dlogits, float* losses, const ConstPieces& logits,
                            std::span<const std::int32_t> targets, float scale) {
-  for_rows(logits.rows, logits.cols, [&](std::int64_t first, std::int64_t last) {
+  const int pieces = logits.count();
+  const std::int64_t columns = logits.first.cols;
+  const auto piece = [&](int p) { return RowPiece{piece_of(logits, p), p * columns}; };
+  for_rows(logits.first.rows, logits.cols, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
-      HWY_DYNAMIC_DISPATCH(cross_entropy_any_row)
-      (rows_of(dlogits, i), losses + i, static_cast<const float*>(rows_of(logits, i).data),
-       logits.cols, targets[i], scale);
+      const std::int32_t target = targets.data()[i];
+      RowStatistic each[kMostPieces];
+      for (int p = 0; p < pieces; ++p) statistic(each + p, piece(p), i, target);
+      const RowSums sums = target < 0 ? RowSums{} : sums_of(each, 1, pieces);
+      const float at_target = target < 0 ? 0 : each[target / columns].target;
+      losses[i] = target < 0 ? 0 : loss_of(sums, at_target);
+      for (int p = 0; p < pieces; ++p) {
+        gradient(piece_of(dlogits, p), piece(p), i, target, sums, at_target, scale);
+      }
+    }
+  });
+}
+
+void CpuOps::row_statistics(RowStatistic* to, const RowPiece& piece,
+                            std::span<const std::int32_t> targets, DType) {
+  for_rows(piece.logits.rows, piece.logits.cols, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) statistic(to + i, piece, i, targets.data()[i]);
+  });
+}
+
+void CpuOps::row_losses(float* losses, const RowStatistics& statistics,
+                        std::span<const std::int32_t> targets, DType) {
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const RowStatistic* first = statistics.first + i;
+    losses[i] =
+        targets.data()[i] < 0
+            ? 0
+            : loss_of(sums_of(first, statistics.distance, statistics.pieces),
+                      first[targets.data()[i] / statistics.columns * statistics.distance].target);
+  }
+}
+
+void CpuOps::row_gradients(View dlogits, const RowPiece& piece, const RowStatistics& statistics,
+                           std::span<const std::int32_t> targets, float scale) {
+  for_rows(piece.logits.rows, piece.logits.cols, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      const RowStatistic* row = statistics.first + i;
+      const std::int32_t target = targets.data()[i];
+      const RowSums sums =
+          target < 0 ? RowSums{} : sums_of(row, statistics.distance, statistics.pieces);
+      const float at_target =
+          target < 0 ? 0 : row[target / statistics.columns * statistics.distance].target;
+      gradient(dlogits, piece, i, target, sums, at_target, scale);
     }
   });
 }

@@ -23,8 +23,8 @@ struct RowStats {
 };
 
 // The stats of a group; `index` counts groups over all rows.
-inline RowStats stats_at(const float* stats, std::int64_t index, const Norm& norm) {
-  if (norm.kind == Norm::Kind::rms) return {0.0f, stats[index]};
+inline RowStats stats_at(const float* stats, std::int64_t index, const LayerNorm& norm) {
+  if (norm.kind == LayerNorm::Kind::rms) return {0.0f, stats[index]};
   return {stats[2 * index], stats[2 * index + 1]};
 }
 
@@ -55,7 +55,7 @@ struct ColumnSum {
   ConstRows dy = {};
   const float* stats = nullptr;  // null: of x alone
   std::int64_t width = 0;        // of a group
-  Norm norm = {};
+  LayerNorm norm = {};
 };
 
 }  // namespace ebb::kernels
@@ -76,15 +76,17 @@ float sum_of(const T* x, std::int64_t count) {
 template <class T>
 HWY_INLINE Vector centred(const T* x, Vector mean, std::int64_t n) {
   const Vector value = hn::Sub(load(x, n), mean);
-  return n == lanes() ? value : hn::IfThenElseZero(hn::FirstN(Floats(), n), value);
+  return n == lanes()
+             ? value
+             : hn::IfThenElseZero(hn::FirstN(Floats(), static_cast<std::size_t>(n)), value);
 }
 
 template <class T>
-RowStats find_stats(const T* x, std::int64_t count, const Norm& norm) {
+RowStats find_stats(const T* x, std::int64_t count, const LayerNorm& norm) {
   const Floats d;
   const auto of = static_cast<double>(count);
   float mean = 0.0f;
-  if (norm.kind == Norm::Kind::layer) mean = static_cast<float>(sum_of(x, count) / of);
+  if (norm.kind == LayerNorm::Kind::layer) mean = static_cast<float>(sum_of(x, count) / of);
   Vector squares = hn::Zero(d);
   for_vectors(count, [&](std::int64_t j, std::int64_t n) EBB_LANES {
     const Vector value = centred(x + j, hn::Set(d, mean), n);
@@ -109,7 +111,7 @@ void norm_group(T* y, const T* x, const T* weight, const T* bias, std::int64_t w
 }
 
 template <class T>
-void norm_row(const NormRow& row, const Norm& norm) {
+void norm_row(const NormRow& row, const LayerNorm& norm) {
   for (std::int64_t g = 0; g < norm.groups; ++g) {
     const T* x = static_cast<const T*>(row.x.data) + g * row.width;
     RowStats stats;
@@ -117,7 +119,7 @@ void norm_row(const NormRow& row, const Norm& norm) {
       stats = stats_at(row.stats, g, norm);
     } else {
       stats = find_stats(x, row.width, norm);
-      const bool layer = norm.kind == Norm::Kind::layer;
+      const bool layer = norm.kind == LayerNorm::Kind::layer;
       if (layer) row.stats[2 * g] = stats.mean;
       row.stats[layer ? 2 * g + 1 : g] = stats.rstd;
     }
@@ -126,14 +128,14 @@ void norm_row(const NormRow& row, const Norm& norm) {
   }
 }
 
-void norm_any_row(const NormRow& row, const Norm& norm) {
+void norm_any_row(const NormRow& row, const LayerNorm& norm) {
   row.x.type == DType::f32 ? norm_row<float>(row, norm) : norm_row<bf16>(row, norm);
 }
 
 // With c = x - mean and g = dy * (weight + offset):
 // dx = rstd g - c rstd^3 mean(g c) - rstd mean(g), the last for Kind::layer only.
-template <class T, Norm::Kind kKind>
-void norm_backward_row(const NormBackwardRow& row, const Norm& norm) {
+template <class T, LayerNorm::Kind kKind>
+void norm_backward_row(const NormBackwardRow& row, const LayerNorm& norm) {
   const Floats d;
   const T* weight = static_cast<const T*>(row.weight);
   const Vector offset = hn::Set(d, norm.weight_offset);
@@ -150,7 +152,7 @@ void norm_backward_row(const NormBackwardRow& row, const Norm& norm) {
     for_vectors(row.width, [&](std::int64_t j, std::int64_t n) EBB_LANES {
       const Vector g = through_weight(j, n);
       products = hn::MulAdd(g, hn::Sub(load(x + j, n), mean), products);
-      if constexpr (kKind == Norm::Kind::layer) sums = hn::Add(sums, g);
+      if constexpr (kKind == LayerNorm::Kind::layer) sums = hn::Add(sums, g);
     });
     const double rstd = stats.rstd;
     const auto count = static_cast<double>(row.width);
@@ -168,12 +170,12 @@ void norm_backward_row(const NormBackwardRow& row, const Norm& norm) {
 }
 
 template <class T>
-void norm_backward_typed(const NormBackwardRow& row, const Norm& norm) {
-  norm.kind == Norm::Kind::rms ? norm_backward_row<T, Norm::Kind::rms>(row, norm)
-                               : norm_backward_row<T, Norm::Kind::layer>(row, norm);
+void norm_backward_typed(const NormBackwardRow& row, const LayerNorm& norm) {
+  norm.kind == LayerNorm::Kind::rms ? norm_backward_row<T, LayerNorm::Kind::rms>(row, norm)
+                                    : norm_backward_row<T, LayerNorm::Kind::layer>(row, norm);
 }
 
-void norm_backward_any_row(const NormBackwardRow& row, const Norm& norm) {
+void norm_backward_any_row(const NormBackwardRow& row, const LayerNorm& norm) {
   row.x.type == DType::f32 ? norm_backward_typed<float>(row, norm)
                            : norm_backward_typed<bf16>(row, norm);
 }
@@ -253,7 +255,7 @@ HWY_EXPORT(sum_any_columns);
 HWY_EXPORT(add_to_any_rows);
 
 void CpuOps::norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
-                  const void* bias, const Norm& norm) {
+                  const void* bias, const LayerNorm& norm) {
   for_rows(x.rows, x.cols, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
       HWY_DYNAMIC_DISPATCH(norm_any_row)
@@ -266,7 +268,7 @@ void CpuOps::norm(View y, float* stats, bool stats_given, ConstView x, const voi
 
 // Sums of columns first: dx may be dy's memory.
 void CpuOps::norm_backward(const NormGradients& to, ConstView dy, ConstView x, const float* stats,
-                           const void* weight, const Norm& norm) {
+                           const void* weight, const LayerNorm& norm) {
   const std::int64_t width = x.cols / norm.groups;
   for_columns(width, [&](std::int64_t first, std::int64_t last) {
     ColumnSum job{element(to.dweight, to.type, first),

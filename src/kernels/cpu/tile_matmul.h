@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/list.h"
 
 namespace ebb::kernels {
 
@@ -76,7 +77,7 @@ class TileCache {
   };
 
   dnnl::engine engine_;
-  std::vector<dnnl::stream> streams_;  // one per slot
+  List<dnnl::stream> streams_;  // one per slot
   std::shared_mutex mutex_;
   std::unordered_map<TileKey, std::unique_ptr<TileMatmul>, Hash> found_;
   std::atomic<std::int64_t> made_{0};

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
+#include "base/list.h"
 #include "kernels/model_ops.h"
 #include "kernels/reference/matrix.h"
 
@@ -27,7 +27,7 @@ template <class T, class Stat>
 void attention(Matrix<T> out, Stat* log_sums, Matrix<const T> q, Matrix<const T> k,
                Matrix<const T> v, const AttentionShape& shape) {
   const std::int64_t d = shape.head_dim, group = shape.heads / shape.kv_heads;
-  std::vector<double> p(shape.keys);
+  List<double> p(shape.keys);
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (std::int64_t h = 0; h < shape.heads; ++h) {
       for (std::int64_t i = 0; i < shape.queries; ++i) {
@@ -68,7 +68,7 @@ void attention_backward(Matrix<T> dq, Matrix<T> dk, Matrix<T> dv, const Attentio
                         const Stat* log_sums, const AttentionShape& shape) {
   const std::int64_t d = shape.head_dim, length = shape.keys;
   const std::int64_t group = shape.heads / shape.kv_heads;
-  std::vector<double> row_dq(d), all_dk(length * d), all_dv(length * d);
+  List<double> row_dq(d), all_dk(length * d), all_dv(length * d);
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     const std::int64_t first = b * length;
     for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) {

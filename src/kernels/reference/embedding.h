@@ -9,9 +9,12 @@
 namespace ebb::kernels::reference {
 
 template <class T>
-void embed(Matrix<T> out, Matrix<const T> table, std::span<const std::int32_t> ids, double scale) {
+void embed(Matrix<T> out, Matrix<const T> table, std::span<const std::int32_t> ids, double scale,
+           std::int64_t first = 0) {
   for (std::int64_t i = 0; i < out.rows; ++i) {
-    for (std::int64_t j = 0; j < out.cols; ++j) store(out(i, j), load(table(ids[i], j)) * scale);
+    const std::int64_t row = ids.data()[i] - first;
+    if (row < 0 || row >= table.rows) continue;
+    for (std::int64_t j = 0; j < out.cols; ++j) store(out(i, j), load(table(row, j)) * scale);
   }
 }
 
@@ -19,11 +22,13 @@ void embed(Matrix<T> out, Matrix<const T> table, std::span<const std::int32_t> i
 // order of i.
 template <class Sum, class T>
 void embed_backward(Matrix<Sum> sums, Matrix<const T> dy, std::span<const std::int32_t> ids,
-                    double scale) {
+                    double scale, std::int64_t first = 0) {
   for (std::int64_t i = 0; i < dy.rows; ++i) {
+    const std::int64_t row = ids.data()[i] - first;
+    if (row < 0 || row >= sums.rows) continue;
     for (std::int64_t j = 0; j < dy.cols; ++j) {
       const auto product = static_cast<Sum>(load(dy(i, j)) * scale);
-      store(sums(ids[i], j), load(sums(ids[i], j)) + product);
+      store(sums(row, j), load(sums(row, j)) + product);
     }
   }
 }

@@ -16,15 +16,15 @@ struct RowStats {
 };
 
 template <class Stat>
-RowStats<Stat> read_stats(const Stat* stats, std::int64_t index, const Norm& norm) {
-  if (norm.kind == Norm::Kind::rms) return {0, stats[index]};
+RowStats<Stat> read_stats(const Stat* stats, std::int64_t index, const LayerNorm& norm) {
+  if (norm.kind == LayerNorm::Kind::rms) return {0, stats[index]};
   return {stats[2 * index], stats[2 * index + 1]};
 }
 
 template <class Stat, class T>
 void write_stats(Stat* stats, std::int64_t index, const T* x, std::int64_t width,
-                 const Norm& norm) {
-  const bool layer = norm.kind == Norm::Kind::layer;
+                 const LayerNorm& norm) {
+  const bool layer = norm.kind == LayerNorm::Kind::layer;
   const auto count = static_cast<double>(width);
   double mean = 0, squares = 0;
   for (std::int64_t j = 0; layer && j < width; ++j) mean += load(x[j]) / count;
@@ -36,7 +36,7 @@ void write_stats(Stat* stats, std::int64_t index, const T* x, std::int64_t width
 
 template <class T, class Stat>
 void norm(Matrix<T> y, Stat* stats, bool stats_given, Matrix<const T> x, const T* weight,
-          const T* bias, const Norm& norm) {
+          const T* bias, const LayerNorm& norm) {
   const std::int64_t width = x.cols / norm.groups;
   for (std::int64_t i = 0; i < x.rows; ++i) {
     for (std::int64_t g = 0; g < norm.groups; ++g) {
@@ -65,7 +65,7 @@ struct NormGradientPlaces {
 // dweight and dbias come first: dx may be dy's memory.
 template <class T, class DWeight, class Stat>
 void norm_backward(const NormGradientPlaces<T, DWeight>& to, Matrix<const T> dy, Matrix<const T> x,
-                   const Stat* stats, const T* weight, const Norm& norm) {
+                   const Stat* stats, const T* weight, const LayerNorm& norm) {
   const std::int64_t width = x.cols / norm.groups;
   const auto xhat = [&](std::int64_t i, std::int64_t g, std::int64_t j) {
     const RowStats<Stat> row = read_stats(stats, i * norm.groups + g, norm);
@@ -91,7 +91,7 @@ void norm_backward(const NormGradientPlaces<T, DWeight>& to, Matrix<const T> dy,
       };
       double mean = 0, product = 0;
       for (std::int64_t j = 0; j < width; ++j) {
-        if (norm.kind == Norm::Kind::layer) mean += through_weight(j) / count;
+        if (norm.kind == LayerNorm::Kind::layer) mean += through_weight(j) / count;
         product += through_weight(j) * xhat(i, g, j) / count;
       }
       const double rstd = read_stats(stats, i * norm.groups + g, norm).rstd;

@@ -1,6 +1,7 @@
 #include "kernels/reference/reference_ops.h"
 
 #include <cstring>
+#include <vector>
 
 #include "kernels/element_dispatch.h"
 #include "kernels/reference/activation.h"
@@ -10,6 +11,7 @@
 #include "kernels/reference/matmul.h"
 #include "kernels/reference/norm.h"
 #include "kernels/reference/rope.h"
+#include "kernels/views.h"
 
 namespace ebb::kernels {
 namespace {
@@ -48,21 +50,21 @@ void ReferenceOps::add_row(View x, const void* row) {
                [&]<class T>(T) { reference::add_row(in<T>(x), static_cast<const T*>(row)); });
 }
 
-void ReferenceOps::embed(View out, ConstView table, std::span<const std::int32_t> ids,
-                         float scale) {
+void ReferenceOps::embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale,
+                         std::int64_t first) {
   with_element(out.type,
-               [&]<class T>(T) { reference::embed(in<T>(out), in<T>(table), ids, scale); });
+               [&]<class T>(T) { reference::embed(in<T>(out), in<T>(table), ids, scale, first); });
 }
 
 void ReferenceOps::embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,
-                                  float scale) {
+                                  float scale, std::int64_t first) {
   with_element(dy.type, [&]<class T>(T) {
-    reference::embed_backward(in<float>(sums), in<T>(dy), ids, scale);
+    reference::embed_backward(in<float>(sums), in<T>(dy), ids, scale, first);
   });
 }
 
 void ReferenceOps::norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
-                        const void* bias, const Norm& norm) {
+                        const void* bias, const LayerNorm& norm) {
   with_element(x.type, [&]<class T>(T) {
     reference::norm(in<T>(y), stats, stats_given, in<T>(x), static_cast<const T*>(weight),
                     static_cast<const T*>(bias), norm);
@@ -70,7 +72,7 @@ void ReferenceOps::norm(View y, float* stats, bool stats_given, ConstView x, con
 }
 
 void ReferenceOps::norm_backward(const NormGradients& to, ConstView dy, ConstView x,
-                                 const float* stats, const void* weight, const Norm& norm) {
+                                 const float* stats, const void* weight, const LayerNorm& norm) {
   with_element(to.type, [&]<class D>(D) {
     with_element(x.type, [&]<class T>(T) {
       const reference::NormGradientPlaces<T, D> places{
@@ -113,10 +115,38 @@ void ReferenceOps::activate_backward(View dx, View h, ConstView dh, ConstView x,
   });
 }
 
-void ReferenceOps::cross_entropy(View dlogits, float* losses, ConstView logits,
+void ReferenceOps::cross_entropy(const Pieces& dlogits, float* losses, const ConstPieces& logits,
+                                 std::span<const std::int32_t> targets, float scale) {
+  const int pieces = logits.count();
+  std::vector<RowStatistic> all(targets.size() * static_cast<std::size_t>(pieces));
+  const auto rows = static_cast<std::int64_t>(targets.size());
+  const RowStatistics statistics{all.data(), rows, pieces, logits.first.cols};
+  const auto piece = [&](int p) { return RowPiece{piece_of(logits, p), p * logits.first.cols}; };
+  for (int p = 0; p < pieces; ++p) {
+    row_statistics(all.data() + p * rows, piece(p), targets, dlogits.first.type);
+  }
+  row_losses(losses, statistics, targets, dlogits.first.type);
+  for (int p = 0; p < pieces; ++p) {
+    row_gradients(piece_of(dlogits, p), piece(p), statistics, targets, scale);
+  }
+}
+
+void ReferenceOps::row_statistics(RowStatistic* to, const RowPiece& piece,
+                                  std::span<const std::int32_t> targets, DType) {
+  reference::row_statistics(to, in<float>(piece.logits), targets, piece.first);
+}
+
+void ReferenceOps::row_losses(float* losses, const RowStatistics& statistics,
+                              std::span<const std::int32_t> targets, DType) {
+  reference::row_losses(losses, reference::StatisticsOfRows(statistics), targets);
+}
+
+void ReferenceOps::row_gradients(View dlogits, const RowPiece& piece,
+                                 const RowStatistics& statistics,
                                  std::span<const std::int32_t> targets, float scale) {
   with_element(dlogits.type, [&]<class D>(D) {
-    reference::cross_entropy(in<D>(dlogits), losses, in<float>(logits), targets, scale);
+    reference::row_gradients(in<D>(dlogits), in<float>(piece.logits), piece.first,
+                             reference::StatisticsOfRows(statistics), targets, scale);
   });
 }
 

@@ -15,7 +15,9 @@ namespace {
 class Gradients final : public Rule {
  public:
   void start(Step& step) override {
-    on_device_.resize(step.work.blocks.size());
+    for (const Block& block : step.work.blocks) {
+      on_device_.emplace_back(std::max<std::size_t>(1, block.pieces.size()));
+    }
     by_cpu_.resize(step.program.chunks.size());
   }
 
@@ -33,30 +35,31 @@ class Gradients final : public Rule {
     // end; the rest stays at the low end, clear of the states that are still on their way out.
     const End end = last ? step.tide.gradients : stays ? End::high : End::low;
     const bool leaves = !stays && sends(step, b) && !(last && gathers(step, b));
-    step.gradients[Step::at(b)] = step.object(
-        Tier::device, Purpose::gradients, step.block(b).parameters * step.work.gradient_bytes,
-        step.block(b).name + " gradient", {end, leaves ? on_their_way_ : -1});
+    step.gradients[b] = step.object(
+        Tier::device, Purpose::gradients, step.at_hand(b).count * step.work.gradient_bytes,
+        step.name_of(b) + " gradient", {end, leaves ? on_their_way_ : -1});
   }
 
   void after_backward(Step& step, int b) override {
-    if (step.block(b).parameters == 0) return;
+    const TensorRange made = step.at_hand(b);
+    if (made.count == 0) return;
     // With one micro-batch the gradient is final on the device, wherever it goes.
     if (step.last_micro() == 0 || gathers(step, b)) collect_on_device(step, b);
-    for (const int c : step.chunks_of[Step::at(b)]) {
-      const Part gradient{step.gradients[Step::at(b)],
-                          {step.chunk(c).first * step.work.gradient_bytes,
+    for (const int c : step.chunks_at_hand(b)) {
+      const Part gradient{step.gradients[b],
+                          {(step.chunk(c).first - made.first) * step.work.gradient_bytes,
                            step.chunk(c).count * step.work.gradient_bytes}};
       if (step.chunk(c).sums != Tier::device) {
         collect_by_cpu(step, c, gradient);
       } else if (step.micro == step.last_micro()) {
-        step.finished[Step::at(c)] = gradient;
+        step.finished[c] = gradient;
       }
-      step.finished_by[Step::at(c)] = step.next_task();
+      step.finished_by[c] = step.next_task();
     }
   }
 
  private:
-  // What there is of a block's sum on the device before the last micro-batch.
+  // What there is of a block's sum on the device, or of its piece's, before the last micro-batch.
   struct DeviceSum {
     ObjectId first = -1;  // the first gradient
     ObjectId sum = -1;    // from the second on, where there are more than two
@@ -69,30 +72,30 @@ class Gradients final : public Rule {
     TaskId written = 0;  // not before this task is it what it was made last
   };
 
-  // Whether gradients of a block are gathered on the device, and whether some leave it.
+  // Whether gradients of what is at hand are gathered on the device, and whether some leave it.
   static bool gathers(const Step& step, int b) {
-    const auto& chunks = step.chunks_of[Step::at(b)];
+    const auto chunks = step.chunks_at_hand(b);
     return std::any_of(chunks.begin(), chunks.end(),
                        [&](int c) { return step.chunk(c).sums == Tier::device; });
   }
   static bool sends(const Step& step, int b) {
-    const auto& chunks = step.chunks_of[Step::at(b)];
+    const auto chunks = step.chunks_at_hand(b);
     return std::any_of(chunks.begin(), chunks.end(),
                        [&](int c) { return step.chunk(c).sums != Tier::device; });
   }
 
   void collect_on_device(Step& step, int b) {
-    DeviceSum& sum = on_device_[Step::at(b)];
-    const ObjectId gradient = step.gradients[Step::at(b)];
+    const std::int64_t count = step.at_hand(b).count;
+    DeviceSum& sum = on_device_[b][std::max(0, step.piece)];
+    const ObjectId gradient = step.gradients[b];
     const bool last = step.micro == step.last_micro();
     if (step.micro == 0 && !last) {
       sum.first = gradient;
       return;
     }
     if (step.micro == 1 && !last) {
-      sum.sum = step.object(Tier::device, Purpose::gradients,
-                            step.block(b).parameters * step.work.sum_bytes(),
-                            step.block(b).name + " sum", {.end = End::high});
+      sum.sum = step.object(Tier::device, Purpose::gradients, count * step.work.sum_bytes(),
+                            step.name_of(b) + " sum", {.end = End::high});
     }
     Task& task =
         last ? step.compute(Op::finish_gradient, b,
@@ -102,12 +105,11 @@ class Gradients final : public Rule {
                             {reads(Role::gradient, gradient),
                              reads(Role::earlier, step.micro == 1 ? sum.first : -1),
                              writes(Role::sum, sum.sum)});
-    task.cost.bytes =
-        static_cast<double>(step.block(b).parameters * step.work.sum_traffic(step.micro));
+    task.cost.bytes = static_cast<double>(count * step.work.sum_traffic(step.micro));
   }
 
   void collect_by_cpu(Step& step, int c, const Part& gradient) {
-    HostSum& sum = by_cpu_[Step::at(c)];
+    HostSum& sum = by_cpu_[c];
     const Tier home = step.chunk(c).sums;
     const bool last = step.micro == step.last_micro();
     const auto place = [&](Tier tier, const char* name, Step::Placing placing) {
@@ -124,7 +126,7 @@ class Gradients final : public Rule {
       sum.written = step.next_task();
     };
     if (step.micro == 0) send(gradient, sum.sum = place(home, "gradient", {.end = End::high}));
-    if (last) step.finished[Step::at(c)] = {sum.sum, {0, gradient.range.bytes}};
+    if (last) step.finished[c] = {sum.sum, {0, gradient.range.bytes}};
     if (step.micro == 0) return;
     if (step.micro == 1 && step.work.sums_in_planes()) {
       return send(gradient, sum.rest = place(home, "second gradient", {.end = End::high}));
@@ -154,9 +156,9 @@ class Gradients final : public Rule {
     if (rest != sum.rest && !last) send({rest, {0, gradient.range.bytes}}, sum.rest);
   }
 
-  std::vector<DeviceSum> on_device_;  // by block
-  std::vector<HostSum> by_cpu_;       // by chunk
-  int on_their_way_ = -1;             // streams of this pass: what leaves the device, and what has
+  List<List<DeviceSum>> on_device_;  // by block and piece
+  List<HostSum> by_cpu_;             // by chunk
+  int on_their_way_ = -1;            // streams of this pass: what leaves the device, and what has
   int arrived_ = -1;
   int sums_ = -1, rests_ = -1;  // and sums that come from below host memory, by plane
 };

@@ -13,11 +13,11 @@ class Inputs final : public Rule {
 
   void after_forward(Step& step, int block) override {
     if (!is_sent(step, block)) return;
-    ObjectId& there = waiting_[Step::at(block)];
+    ObjectId& there = waiting_[block];
     const bool on_disk = step.layer_of(block) < step.choices.disk_inputs;
     there = step.object(on_disk ? step.choices.below : Tier::host, Purpose::activations,
                         step.work.input, name(step, block));
-    Task& send = step.transfer({step.inputs[Step::at(block)], {0, step.work.input}}, {there});
+    Task& send = step.transfer({step.inputs[block], {0, step.work.input}}, {there});
     send.block = block;
     send.micro = step.micro;
   }
@@ -28,17 +28,17 @@ class Inputs final : public Rule {
   }
 
   void before_backward(Step& step, int block) override {
-    begins_[Step::at(block)] = step.next_task();
+    begins_[block] = step.next_task();
     if (!is_sent(step, block)) return;
     const ObjectId here = step.object(Tier::device, Purpose::activations, step.work.input,
                                       name(step, block), {.stream = back_});
-    step.inputs[Step::at(block)] = here;
-    Fetch& fetch = step.fetch({waiting_[Step::at(block)], {0, step.work.input}}, {here});
+    step.inputs[block] = here;
+    Fetch& fetch = step.fetch({waiting_[block], {0, step.work.input}}, {here});
     // Not before the block that is as many ahead as may be on their way: the first ones would lie
     // on the device from the head on.
     const auto ahead = static_cast<int>(step.choices.depth) - 1;
     const bool at_once = block + ahead >= step.blocks() - 1;
-    fetch.earliest = at_once ? step.backward_start : begins_[Step::at(block + ahead)];
+    fetch.earliest = at_once ? step.backward_start : begins_[block + ahead];
     fetch.task.block = block;
     fetch.task.micro = step.micro;
   }
@@ -52,9 +52,9 @@ class Inputs final : public Rule {
     return fmt::format("input {}", step.layer_of(block));
   }
 
-  std::vector<ObjectId> waiting_;  // by block
-  std::vector<TaskId> begins_;     // by block, of its backward in this pass
-  int back_ = -1;                  // the stream of those that come back in this pass
+  List<ObjectId> waiting_;  // by block
+  List<TaskId> begins_;     // by block, of its backward in this pass
+  int back_ = -1;           // the stream of those that come back in this pass
 };
 
 }  // namespace

@@ -5,10 +5,10 @@
 namespace ebb::plan {
 namespace {
 
-class Norm final : public Rule {
+class NormRule final : public Rule {
  public:
   void start(Step& step) override {
-    const Bytes bytes = step.report_bytes();
+    const Bytes bytes = step.work.report_bytes();
     step.report = step.persistent(Tier::device, Purpose::workspace, bytes, "report");
     step.scale[Tier::device] = step.persistent(Tier::device, Purpose::workspace, kScale, "scale");
     came_down_ = step.persistent(Tier::host, Purpose::workspace, bytes, "report");
@@ -19,7 +19,7 @@ class Norm final : public Rule {
   }
 
   void finish(Step& step) override {
-    const Bytes bytes = step.report_bytes();
+    const Bytes bytes = step.work.report_bytes();
     step.transfer({step.report, {0, bytes}}, {came_down_}, Traffic::express);
     Task& norm = step.on_cpu(Op::norm, Draw::update,
                              {writes(Role::report, came_down_), reads(Role::squares, step.squares),
@@ -36,6 +36,6 @@ class Norm final : public Rule {
 
 }  // namespace
 
-std::unique_ptr<Rule> norm_rule() { return std::make_unique<Norm>(); }
+std::unique_ptr<Rule> norm_rule() { return std::make_unique<NormRule>(); }
 
 }  // namespace ebb::plan

@@ -7,9 +7,7 @@ namespace {
 class Recompute final : public Rule {
  public:
   void before_backward(Step& step, int block) override {
-    const int layer = step.layer_of(block);
-    if (layer < 0 || layer >= step.choices.recompute_blocks) return;
-    run_layer(step, Op::recompute, block, -1);
+    if (step.recomputes(block)) run_layer(step, Op::recompute, block, -1);
   }
 };
 

@@ -40,7 +40,7 @@ class States final : public Rule {
   void finish(Step& step) override {
     gradients_ = {.end = End::low, .stream = step.stream("gradients for updates")};
     weights_ = {.end = End::low, .stream = step.stream("weights for updates")};
-    std::vector<int> slow, fast, resident, by_cpu;
+    List<int> slow, fast, resident, by_cpu;
     for (int c = 0; c < step.chunks(); ++c) {
       const Chunk& chunk = step.chunk(c);
       switch (chunk.site()) {
@@ -55,7 +55,7 @@ class States final : public Rule {
     }
     std::reverse(slow.begin(), slow.end());
     if (slow.empty()) std::swap(fast, resident);
-    for (const std::vector<int>* chunks : {&resident, &slow, &fast, &by_cpu}) {
+    for (const List<int>* chunks : {&resident, &slow, &fast, &by_cpu}) {
       if (chunks == &fast && !slow.empty()) not_before_ = step.next_task();
       for (const int c : *chunks) update(step, c);
     }
@@ -70,18 +70,18 @@ class States final : public Rule {
     const bool by_cpu = chunk.place == Place::cpu;
     const Tier here = memory_of(chunk.place);
     const Bytes of_state = state_bytes(step.work, chunk);
-    const Part home{step.program.persistent.states[Step::at(c)], {0, of_state}};
+    const Part home{step.program.persistent.states[c], {0, of_state}};
     const Part state =
         brought(step, c, home, {.end = End::high}, step.tide.early ? 0 : step.last_pass_start);
-    const Part gradient = brought(step, c, step.finished[Step::at(c)], gradients_,
-                                  std::max(not_before_, step.finished_by[Step::at(c)]));
+    const Part gradient =
+        brought(step, c, step.finished[c], gradients_, std::max(not_before_, step.finished_by[c]));
     // A part of each plane: where the weights live, and where they are updated.
     const auto homes = weight_home(step.program, step.work, c);
     const TierInfo& tier = (*step.program.topology)[step.tier_of(homes.front())];
     const auto own = tier.addressable ? block.weights.ranges(chunk.count, 0, chunk.count)
                                       : planes_apart(block.weights, chunk.count, tier.alignment);
-    std::vector<Part> weights = homes;
-    const ObjectId copy = step.program.persistent.weight_copies[Step::at(c)];
+    List<Part> weights = homes;
+    const ObjectId copy = step.program.persistent.weight_copies[c];
     if (copy >= 0) {
       weights = parts(copy, own);
     } else if (step.tier_of(homes.front()) != here) {
@@ -91,7 +91,7 @@ class States final : public Rule {
       weights = parts(object, own);
       for (std::size_t p = 0; p < homes.size(); ++p) fetch(step, c, homes[p], weights[p], 0);
     }
-    std::vector<Use> uses;
+    List<Use> uses;
     Bytes traffic = 2 * of_state + chunk.count * step.work.gradient_bytes;
     for (const Part& part : weights) {
       uses.push_back(writes(Role::weights, part));
@@ -139,8 +139,8 @@ class States final : public Rule {
     send.chunk = c;
   }
 
-  static std::vector<Part> parts(ObjectId object, const std::vector<Range>& ranges) {
-    std::vector<Part> all;
+  static List<Part> parts(ObjectId object, const List<Range>& ranges) {
+    List<Part> all;
     for (const Range& range : ranges) all.push_back({object, range});
     return all;
   }

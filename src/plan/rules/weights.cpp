@@ -1,5 +1,6 @@
 // A block's weights live on the device, or elsewhere: then they come up before its forward, and
-// again before its backward, behind the blocks that compute.
+// again before its backward, behind the blocks that compute; where it runs piece by piece, a
+// piece's do.
 #include <fmt/format.h>
 
 #include "plan/rules/step.h"
@@ -16,19 +17,19 @@ class Weights final : public Rule {
     PersistentObjects& objects = step.program.persistent;
     objects.chunk_weights.assign(step.program.chunks.size(), -1);
     for (int b = 0; b < step.blocks(); ++b) {
-      const Tier home = homes_[Step::at(b)];
+      const Tier home = homes_[b];
       if ((*step.program.topology)[home].addressable) {
         objects.weights.push_back(step.persistent(home, Purpose::weights, bytes_of(step, b),
                                                   step.block(b).name + " weights"));
         continue;
       }
       objects.weights.push_back(-1);
-      for (const int c : step.chunks_of[Step::at(b)]) {
+      for (const int c : step.chunks_of[b]) {
         const Range last = planes_apart(step.block(b).weights, step.chunk(c).count,
                                         (*step.program.topology)[home].alignment)
                                .back();
-        objects.chunk_weights[Step::at(c)] = step.persistent(
-            home, Purpose::weights, last.first + last.bytes, fmt::format("chunk {} weights", c));
+        objects.chunk_weights[c] = step.persistent(home, Purpose::weights, last.first + last.bytes,
+                                                   fmt::format("chunk {} weights", c));
       }
     }
     step.weights = objects.weights;
@@ -37,11 +38,8 @@ class Weights final : public Rule {
   void before_forward(Step& step, int b) override { bring(step, b); }
 
   void before_backward(Step& step, int b) override {
-    const BlockKind kind = step.block(b).kind;
-    // The embedding's gradient asks for no weights. A tied head asks for the embedding's.
-    if (kind != BlockKind::embedding) bring(step, b);
-    if (kind != BlockKind::head || step.work.tied_sum == 0) return;
-    for (const int embedding : step.work.all_of(BlockKind::embedding)) bring(step, embedding);
+    // The embedding's gradient asks for no weights.
+    if (step.block(b).kind != BlockKind::embedding) bring(step, b);
   }
 
  private:
@@ -50,19 +48,21 @@ class Weights final : public Rule {
   }
 
   void bring(Step& step, int b) {
-    if (homes_[Step::at(b)] == Tier::device) return;
-    const ObjectId here = step.object(Tier::device, Purpose::weights, bytes_of(step, b),
-                                      step.block(b).name + " weights", {End::high, stream_});
-    step.weights[Step::at(b)] = here;
-    if (bytes_of(step, b) == 0) return;
-    for (const auto& [from, to] : copies_of_weights(step.program, step.work, b, here)) {
+    if (homes_[b] == Tier::device) return;
+    const TensorRange wanted = step.at_hand(b);
+    const Bytes bytes = step.block(b).weights.bytes(wanted.count);
+    const ObjectId here = step.object(Tier::device, Purpose::weights, bytes,
+                                      step.name_of(b) + " weights", {End::high, stream_});
+    step.weights[b] = here;
+    if (bytes == 0) return;
+    for (const auto& [from, to] : copies_of_weights(step.program, step.work, b, wanted, here)) {
       Fetch& fetch = step.fetch(from, to);
       fetch.task.block = b;
       fetch.task.micro = step.micro;
     }
   }
 
-  std::vector<Tier> homes_;  // by block
+  List<Tier> homes_;  // by block
   int stream_ = -1;
 };
 

@@ -28,7 +28,7 @@ bool is_word_character(char32_t character, MatchScratch& scratch) {
   static const Pattern word = Pattern::of_pcre2(R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_C}])");
   std::string text;
   append_character(character, text);
-  Span match;
+  TextRange match;
   return Matches(word, text, scratch).next(0, match);
 }
 

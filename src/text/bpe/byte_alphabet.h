@@ -38,7 +38,8 @@ inline std::optional<std::string> read_bytes(std::string_view spelled) {
   static const std::array<int, 0x180> bytes = [] {
     std::array<int, 0x180> table{};
     table.fill(-1);
-    for (int byte = 0; byte < 256; ++byte) table[byte_alphabet()[byte]] = byte;
+    for (unsigned byte = 0; byte < 256; ++byte)
+      table[byte_alphabet()[byte]] = static_cast<int>(byte);
     return table;
   }();
   std::string out;

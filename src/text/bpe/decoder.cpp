@@ -115,7 +115,7 @@ std::string replace_all(const Pattern& pattern, std::string_view text, std::stri
                         std::size_t most, MatchScratch& scratch) {
   std::string out;
   std::size_t done = 0;
-  Span match;
+  TextRange match;
   Matches matches(pattern, text, scratch);
   while (done < text.size() && out.size() <= most && matches.next(done, match)) {
     out += text.substr(done, match.begin - done);

@@ -73,7 +73,7 @@ Piece Normalizer::run(const Prepend& step, Piece piece, const Work& work) {
 
 Piece Normalizer::run(const Replace& step, Piece piece, const Work& work) {
   const std::string_view text = piece.text;
-  Span match;
+  TextRange match;
   Matches matches(step.pattern, text, work.scratch);
   std::size_t copied = 0;
   work.storage.clear();

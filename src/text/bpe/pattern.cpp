@@ -210,7 +210,7 @@ void Matches::give_up(std::size_t from, int error) const {
 }
 
 // Not string_view's search, which takes the product of both lengths where they nearly match.
-bool Matches::next_literal(std::size_t from, Span& match) const {
+bool Matches::next_literal(std::size_t from, TextRange& match) const {
   const std::string& literal = pattern_.literal_;
   const void* found =
       memmem(text_.data() + from, text_.size() - from, literal.data(), literal.size());
@@ -220,7 +220,7 @@ bool Matches::next_literal(std::size_t from, Span& match) const {
   return true;
 }
 
-bool Matches::next(std::size_t from, Span& match) {
+bool Matches::next(std::size_t from, TextRange& match) {
   const Pattern::Regex* regex = pattern_.regex_.get();
   if (regex == nullptr) return next_literal(from, match);
   int found = PCRE2_ERROR_NOMATCH;

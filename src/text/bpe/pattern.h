@@ -24,7 +24,7 @@ class MatchScratch {
   std::unique_ptr<State> state_;
 };
 
-struct Span {
+struct TextRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
@@ -66,14 +66,14 @@ class Matches {
   // The first match at or after `from`. Throws FormatError where the pattern takes more steps than
   // the text has: one that explodes, or looks at all of the text again and again, must not hang a
   // run.
-  bool next(std::size_t from, Span& match);
+  bool next(std::size_t from, TextRange& match);
 
   std::size_t steps_left() const { return steps_left_; }
 
  private:
   int search(const Pattern::Program& program, std::size_t from, std::size_t end) const;
   int search_counted(std::size_t from);
-  bool next_literal(std::size_t from, Span& match) const;
+  bool next_literal(std::size_t from, TextRange& match) const;
   [[noreturn]] void give_up(std::size_t from, int error) const;
 
   const Pattern& pattern_;

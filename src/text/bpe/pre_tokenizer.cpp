@@ -118,15 +118,15 @@ void PreTokenizer::run(std::size_t step, Piece piece, Work& work) const {
 
 void PreTokenizer::apply(const Split& step, Piece piece, MatchScratch& scratch, Sink emit) {
   const std::string_view text = piece.text;
-  const auto emit_span = [&](Span span) {
+  const auto emit_span = [&](TextRange span) {
     if (span.begin < span.end) {
       emit(piece.part(text.substr(span.begin, span.end - span.begin), span.begin == 0));
     }
   };
   // What may still grow, and whether it ended with a delimiter.
-  Span held;
+  TextRange held;
   bool held_match = false;
-  const auto take = [&](Span span, bool match) {
+  const auto take = [&](TextRange span, bool match) {
     bool joins = false;
     switch (step.delimiter) {
       case Delimiter::isolated: return emit_span(span);
@@ -147,7 +147,7 @@ void PreTokenizer::apply(const Split& step, Piece piece, MatchScratch& scratch, 
   };
 
   std::size_t done = 0;
-  Span match;
+  TextRange match;
   Matches matches(step.pattern, text, scratch);
   while (done < text.size() && matches.next(done, match)) {
     if (done < match.begin) take({done, match.begin}, step.invert);

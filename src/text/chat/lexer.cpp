@@ -256,7 +256,7 @@ class Lexer {
 
   void read_text(char quote) {
     std::size_t end = at_ + 1;
-    while (end < text_.size() && text_[end] != quote) end += text_[end] == '\\' ? 2 : 1;
+    while (end < text_.size() && text_[end] != quote) end += text_[end] == '\\' ? 2u : 1u;
     if (end >= text_.size()) fail("a string without its closing quote");
     add(Token::Kind::text, unescape(text_.substr(at_ + 1, end - at_ - 1), line_));
     advance(end + 1 - at_);

@@ -8,7 +8,7 @@
 namespace ebb::text::jinja {
 namespace {
 
-bool is_tail(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
+bool is_tail(char byte) { return !utf8::begins_character(byte); }
 
 // Where the character that ends before `end` begins.
 std::size_t previous(std::string_view text, std::size_t end) {
@@ -26,40 +26,9 @@ bool is_among(char32_t wanted, const std::string* characters) {
 
 }  // namespace
 
-bool is_valid_utf8(std::string_view text) {
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  for (std::size_t at = 0; at < text.size();) {
-    if (bytes[at] < 0x80) {
-      ++at;
-      continue;
-    }
-    utf8proc_int32_t character = 0;
-    const auto length =
-        utf8proc_iterate(bytes + at, static_cast<utf8proc_ssize_t>(text.size() - at), &character);
-    if (length <= 0) return false;
-    at += static_cast<std::size_t>(length);
-  }
-  return true;
-}
-
 std::size_t count_characters(std::string_view text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char byte) { return !is_tail(byte); }));
-}
-
-char32_t next_character(std::string_view text, std::size_t& at) {
-  const auto lead = static_cast<unsigned char>(text[at++]);
-  if (lead < 0x80) return lead;
-  char32_t character = lead < 0xe0 ? lead & 0x1f : lead < 0xf0 ? lead & 0x0f : lead & 0x07;
-  while (at < text.size() && is_tail(text[at]))
-    character = character << 6 | (static_cast<unsigned char>(text[at++]) & 0x3f);
-  return character;
-}
-
-void append_character(char32_t character, std::string& text) {
-  utf8proc_uint8_t bytes[4];
-  const auto count = utf8proc_encode_char(static_cast<utf8proc_int32_t>(character), bytes);
-  text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(count));
 }
 
 std::size_t byte_of_character(std::string_view text, std::size_t index) {

@@ -7,14 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace ebb::text::jinja {
 
-bool is_valid_utf8(std::string_view text);
+using utf8::append_character;
+using utf8::next_character;
+
+inline bool is_valid_utf8(std::string_view text) { return utf8::valid_bytes(text) == text.size(); }
 
 std::size_t count_characters(std::string_view text);
-// The character at byte `at`, which moves behind it.
-char32_t next_character(std::string_view text, std::size_t& at);
-void append_character(char32_t character, std::string& text);
 // Where the character with this index begins; the end of the text if there is none.
 std::size_t byte_of_character(std::string_view text, std::size_t index);
 

@@ -41,7 +41,7 @@ struct Batch {
   // be learned.
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;
-  std::int64_t counted = 0;  // targets that are not -1
+  std::int64_t loss_tokens = 0;  // targets that are not -1
   LeftOut left_out = {};
   DataPosition position_after = {};  // where the next batch begins
 };

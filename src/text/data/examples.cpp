@@ -7,9 +7,9 @@
 
 #include "base/in_quotes.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "ebb/error.h"
 #include "text/data/continuation.h"
-#include "text/data/utf8.h"
 
 namespace ebb::text {
 namespace {
@@ -50,7 +50,7 @@ void append(Item& item, const std::vector<std::int32_t>& ids, bool with_loss) {
 }  // namespace
 
 Json parse_example(const std::string& line, const std::string& where) {
-  if (const std::optional<std::size_t> bad = find_invalid_utf8(line)) {
+  if (const std::optional<std::size_t> bad = utf8::find_invalid(line)) {
     throw FormatError(
         fmt::format("{}, byte {}: 0x{:02x} is not UTF-8 here; is a part of the file in another "
                     "encoding? Convert it, for example with: iconv -f LATIN1 -t UTF-8 FILE > NEW",

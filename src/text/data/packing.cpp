@@ -176,7 +176,7 @@ std::optional<Batch> BatchMaker::next() {
     placed += packing_ == Packing::stream ? fill_stream(batch, row) : fill_examples(batch, row);
   }
   if (placed == 0) return std::nullopt;
-  batch.counted = std::ranges::count_if(batch.targets, [](std::int32_t t) { return t >= 0; });
+  batch.loss_tokens = std::ranges::count_if(batch.targets, [](std::int32_t t) { return t >= 0; });
   batch.position_after = position();
   return batch;
 }

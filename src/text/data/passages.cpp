@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/utf8.h"
 #include "text/data/item_file.h"
 
 namespace ebb::text {
 namespace {
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
 // Where in `text`, not before 1, a tokenizer would cut anyway: before a line that is not indented;
 // or else before any line, before a space, between characters. The byte before `text`'s first place
@@ -23,7 +23,7 @@ std::size_t best_cut(std::string_view text) {
     if (begins_line && !is_space(text[i])) return i;
     if (begins_line && line == 0) line = i;
     if (word == 0 && text[i] == ' ' && !is_space(text[i - 1])) word = i;
-    if (character == 0 && !continues_character(text[i])) character = i;
+    if (character == 0 && !!utf8::begins_character(text[i])) character = i;
   }
   return line != 0 ? line : word != 0 ? word : std::max<std::size_t>(character, 1);
 }

@@ -39,13 +39,13 @@ std::vector<Batch> Prefetcher::next_step(std::int64_t batches) {
   LeftOut before;
   for (;;) {
     std::vector<Batch> step;
-    std::int64_t counted = 0;
+    std::int64_t loss_tokens = 0;
     for (std::int64_t i = 0; i < batches; ++i) {
       step.push_back(next());
-      counted += step.back().counted;
+      loss_tokens += step.back().loss_tokens;
     }
     position_ = step.back().position_after;
-    if (counted > 0) {
+    if (loss_tokens > 0) {
       before.add(step.front().left_out);
       step.front().left_out = std::move(before);
       return step;

@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "base/utf8.h"
 #include "ebb/error.h"
-#include "text/data/utf8.h"
 
 namespace ebb::text {
 namespace {
@@ -109,12 +109,14 @@ void SourceFile::read(Bytes offset, std::span<std::byte> out) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       throw IoError(fmt::format("cannot read {} bytes at offset {} of {}: {}; check the disk",
-                                out.size() - done, at, name(), reason(errno)));
+                                out.size() - done, at, name(), reason(errno)),
+                    name(), at);
     }
     if (got == 0) {
       require_unchanged();
       throw IoError(fmt::format("{} ends at offset {}, before its size of {} bytes; check the disk",
-                                name(), at, size_));
+                                name(), at, size_),
+                    name(), at);
     }
     done += static_cast<std::size_t>(got);
   }
@@ -135,7 +137,7 @@ std::optional<Bytes> find_invalid_utf8(const SourceFile& file, Digest& digest) {
     const std::string piece = file.read(first, count);
     digest.add(std::as_bytes(std::span(piece)).subspan(static_cast<std::size_t>(digested - first)));
     digested = first + count;
-    const auto at = find_invalid_utf8(std::string_view(piece));
+    const auto at = utf8::find_invalid(piece);
     if (!at) {
       first += count;
       continue;

@@ -1,5 +1,5 @@
 // A model's generation_config.json.
-#include "engine/generation_config.h"
+#include "files/model/generation_config.h"
 
 #include "fuzz/memory_files.h"
 #include "fuzz/target.h"
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace ebb::fuzz;
   return run(data, size, kBytesPerByte, [](std::string_view text) {
     MemoryFiles files({{"m/generation_config.json", text}});
-    const auto config = engine::read_generation_config(files, "m");
+    const auto config = files::read_generation_config(files, "m");
     require(config.has_value(), "a file that is there is read or refused");
     require(text.find('\0') == std::string_view::npos, "nothing is hidden behind a zero byte");
     require(config->stops.size() <= 1024, "ids that end a text are few");

@@ -14,20 +14,20 @@ namespace {
 struct Store {
   std::vector<bf16> a = std::vector<bf16>(5);
   std::vector<float> b = std::vector<float>(130);
-  optim::Rule rule = optim::AdamW{};
+  states::Rule rule = states::AdamW{};
   std::vector<hybrid::Parameter> parameters =
       hybrid::check_parameters({{.name = "a", .weight = a.data(), .count = 5},
                                 {.name = "b",
                                  .weight = b.data(),
                                  .weight_type = HybridOptimizer::Type::fp32,
                                  .count = 130}});
-  std::vector<hybrid::Chunk> chunks =
-      hybrid::cut_chunks(parameters, hybrid::parse_settings({}, 135));
+  hybrid::ChunkMap map = hybrid::cut_chunks(parameters, hybrid::parse_settings({}, 135));
   std::unique_ptr<device::Device> device = device::create_device("cpu");
-  hybrid::Memory memory{*device, chunks, 2, {}};
+  hybrid::Memory memory{*device, map, {}};
+  ThreadPool pool{1};
   std::unique_ptr<device::Stream> stream =
       device->create_stream(device::StreamKind::compute, "compute");
-  hybrid::StateStore store{parameters, chunks, memory, *stream};
+  hybrid::StateStore store{parameters, map, memory, pool, *stream};
 };
 
 }  // namespace
@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
               "a file that is refused changes nothing");
       throw;
     }
-    const checkpoint::SafetensorsReader reader(files, "state");
+    const files::SafetensorsReader reader(files, "state");
     std::vector<std::byte> stored(4 * b.size());
     reader.read(*reader.find("b.weight"), 0, stored);
     require(std::memcmp(made.b.data(), stored.data(), stored.size()) == 0,

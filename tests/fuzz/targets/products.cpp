@@ -1,7 +1,7 @@
 // products.json: the choices of matrix algorithms that a machine keeps.
 #include <algorithm>
 
-#include "engine/product_file.h"
+#include "engine/gemm_cache_file.h"
 #include "fuzz/memory_files.h"
 #include "fuzz/target.h"
 
@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
               "a note can be printed");
     };
     MemoryFiles files({{"products.json", text}});
-    const Json all = engine::read_product_file(files, "products.json", note);
+    const Json all = engine::read_gemm_cache_file(files, "products.json", note);
     require(all.is_object(), "a file that cannot be read counts as an empty one");
     require(notes == 0 || (notes == 1 && all.empty()), "a file is refused once and as a whole");
     for (const auto& [conditions, choices] : all.items()) {
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     const std::string written = all.dump(1);
     MemoryFiles again({{"products.json", written}});
-    require(engine::read_product_file(again, "products.json", note) == all,
+    require(engine::read_gemm_cache_file(again, "products.json", note) == all,
             "choices survive writing and reading");
   });
 }

@@ -1,5 +1,5 @@
 // A checkpoint's training.json: what a run goes on from besides its parameters.
-#include "engine/training_state.h"
+#include "files/run/training_state.h"
 
 #include "fuzz/memory_files.h"
 #include "fuzz/target.h"
@@ -11,9 +11,9 @@ namespace {
 // list grows. The round trip holds the tree twice, its text and a third tree beside it.
 constexpr Bytes kBytesPerByte = 120;
 
-engine::TrainingState read(std::string_view text) {
+files::TrainingState read(std::string_view text) {
   MemoryFiles files({{"step-00000020/training.json", text}});
-  return engine::read_training_state(files, "step-00000020");
+  return files::read_training_state(files, "step-00000020");
 }
 
 }  // namespace
@@ -23,13 +23,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace ebb;
   using namespace ebb::fuzz;
   return run(data, size, kBytesPerByte, [](std::string_view text) {
-    const engine::TrainingState state = read(text);
+    const files::TrainingState state = read(text);
     require(text.find('\0') == std::string_view::npos, "nothing is hidden behind a zero byte");
     const text::DataPosition& at = state.data_position;
     require(state.step >= 0 && at.epoch >= 0 && at.item >= 0 && at.token >= 0,
             "a run goes on from a step and a position from 0");
     require(state.numerics_key.is_object(), "a numerics key has fields to compare");
-    const engine::TrainingState again = read(engine::to_json(state).dump());
+    const files::TrainingState again = read(files::to_json(state).dump());
     require(again.step == state.step && again.data_position == state.data_position &&
                 again.seed == state.seed && again.numerics_key == state.numerics_key,
             "a training state survives writing and reading");

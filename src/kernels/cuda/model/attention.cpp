@@ -1,17 +1,15 @@
 // Which attention runs: the library's for training shapes that it is made for, own kernels for the
-// rest. The choice, and the slices of a backward, follow from type, shape and strides.
+// rest. The choice, and the slices and tiles of a backward, follow from type, shape and strides.
 #include <algorithm>
 
 #include "kernels/cuda/model/cuda_model_library.h"
 #include "kernels/cuda/model/cuda_model_ops.h"
 #include "kernels/cuda/model/launch.h"
+#include "kernels/cuda/model/long_attention.h"
 #include "kernels/cuda/model/tiled_attention.h"
 
 namespace ebb::kernels {
 namespace {
-
-// The library's deterministic backward keeps a bf16 for each pair of positions of all heads.
-constexpr Bytes kMostPairBytes = 1 * kGiB;
 
 bool suits_library(DType type, const AttentionShape& shape) {
   const bool heads = shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
@@ -46,9 +44,9 @@ template <class Body>
 void for_slices(const AttentionShape& shape, bool backward, const Body& body) {
   const std::int64_t group = shape.heads / shape.kv_heads;
   const Bytes head_bytes = 2 * group * shape.queries * shape.keys;
-  const std::int64_t heads_that_fit = backward
-                                          ? std::max<std::int64_t>(1, kMostPairBytes / head_bytes)
-                                          : shape.batch * shape.kv_heads;
+  const std::int64_t heads_that_fit =
+      backward ? std::max<std::int64_t>(1, cuda_model::kMostPairBytes / head_bytes)
+               : shape.batch * shape.kv_heads;
   const std::int64_t entries =
       evenly(shape.batch, std::max<std::int64_t>(1, heads_that_fit / shape.kv_heads));
   const std::int64_t kv_heads = evenly(shape.kv_heads, std::min(shape.kv_heads, heads_that_fit));
@@ -69,6 +67,9 @@ FusedProblem problem_of(FusedProblem whole, const Slice& slice) {
 
 // The most workspace of any slice, or nothing where the library refuses one.
 std::optional<Bytes> largest_workspace(FusedAttention& fused, const FusedProblem& whole) {
+  if (whole.backward && cuda_model::is_long(whole.shape)) {
+    return cuda_model::long_backward_workspace(fused, whole);
+  }
   std::optional<Bytes> most = 0;
   for_slices(whole.shape, whole.backward, [&](const Slice& slice) {
     const std::optional<Bytes> bytes = fused.workspace(problem_of(whole, slice));
@@ -130,6 +131,13 @@ void CudaModelOps::attention_backward(View dq, View dk, View dv, ConstView dout,
                              out.stride, dout.stride, dq.stride, dk.stride, dv.stride};
     if (const std::optional<Bytes> bytes = largest_workspace(*fused, whole)) {
       std::byte* const workspace = scratch(*bytes, "attention_backward");
+      if (cuda_model::is_long(shape)) {
+        return cuda_model::run_long_backward(
+            *fused, whole,
+            {q.data, k.data, v.data, const_cast<void*>(out.data), const_cast<float*>(log_sums),
+             dout.data, dq.data, dk.data, dv.data},
+            workspace, stream_);
+      }
       const std::int64_t d = shape.head_dim, group = shape.heads / shape.kv_heads;
       for_slices(shape, true, [&](const Slice& slice) {
         const std::int64_t row = slice.batch * shape.queries;

@@ -12,7 +12,7 @@
 
 namespace ebb::kernels {
 
-class CudaModelLibrary final : public ModelLibrary, public ProductSearch {
+class CudaModelLibrary final : public ModelLibrary, public GemmTuner {
  public:
   CudaModelLibrary();
 
@@ -24,11 +24,11 @@ class CudaModelLibrary final : public ModelLibrary, public ProductSearch {
   void prepare(const Product& product) override { products_.chosen(product); }
   std::int64_t entries() const override;
 
-  ProductSearch* product_search() override { return this; }
+  GemmTuner* product_search() override { return this; }
   std::string conditions() const override;
   std::string method() const override { return "timed under load, 2"; }
-  void load_choices(const ProductChoices& choices) override { products_.load_choices(choices); }
-  ProductChoices choices() const override { return products_.choices(); }
+  void load_choices(const GemmChoices& choices) override { products_.load_choices(choices); }
+  GemmChoices choices() const override { return products_.choices(); }
   bool chosen(const Product& product) override { return products_.chosen(product); }
   Bytes search_bytes(const Product& product) const override;
   void search(const Product& product, const ExecutionContext& context) override;

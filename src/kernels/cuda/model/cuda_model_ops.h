@@ -28,17 +28,21 @@ class CudaModelOps final : public ModelOps {
 
   CudaModelOps(CudaModelLibrary& library, const ExecutionContext& context);
 
+  using ModelOps::cross_entropy;
+  using ModelOps::embed;
+  using ModelOps::embed_backward;
   using ModelOps::matmul;
   void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) override;
   void column_sums(void* out, DType type, ConstView x) override;
   void add_row(View x, const void* row) override;
-  void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale) override;
-  void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,
-                      float scale) override;
+  void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale,
+             std::int64_t first) override;
+  void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids, float scale,
+                      std::int64_t first) override;
   void norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
-            const void* bias, const Norm& norm) override;
+            const void* bias, const LayerNorm& norm) override;
   void norm_backward(const NormGradients& to, ConstView dy, ConstView x, const float* stats,
-                     const void* weight, const Norm& norm) override;
+                     const void* weight, const LayerNorm& norm) override;
   void rope(View x, const float* table, const RopeShape& shape) override;
   void attention(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
                  const AttentionShape& shape) override;
@@ -51,7 +55,13 @@ class CudaModelOps final : public ModelOps {
   void product_activate(View h, const Product& x, Activation activation) override;
   void product_activate_backward(View dx, View h, const Product& dh, ConstView x,
                                  Activation activation) override;
-  void cross_entropy(View dlogits, float* losses, ConstView logits,
+  void cross_entropy(const Pieces& dlogits, float* losses, const ConstPieces& logits,
+                     std::span<const std::int32_t> targets, float scale) override;
+  void row_statistics(RowStatistic* to, const RowPiece& piece,
+                      std::span<const std::int32_t> targets, DType type) override;
+  void row_losses(float* losses, const RowStatistics& statistics,
+                  std::span<const std::int32_t> targets, DType type) override;
+  void row_gradients(View dlogits, const RowPiece& piece, const RowStatistics& statistics,
                      std::span<const std::int32_t> targets, float scale) override;
   void sum(double* total, const float* values, std::int64_t count) override;
   void convert(View dst, ConstView src) override;

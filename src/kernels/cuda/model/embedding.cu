@@ -11,12 +11,15 @@ using cuda_model::Matrix;
 
 template <class T, int N>
 __global__ void embed_rows(Matrix<T> out, Matrix<const T> table, const std::int32_t* ids,
-                           float scale, std::int64_t cols, unsigned blocks_per_row) {
+                           float scale, std::int64_t first, std::int64_t table_rows,
+                           std::int64_t cols, unsigned blocks_per_row) {
   const std::int64_t row = blockIdx.x / blocks_per_row;
   const std::int64_t j =
       (static_cast<std::int64_t>(blockIdx.x % blocks_per_row) * blockDim.x + threadIdx.x) * N;
   if (j >= cols) return;
-  const T* const from = table.row(ids[row]) + j;
+  const std::int64_t its = ids[row] - first;
+  if (its < 0 || its >= table_rows) return;
+  const T* const from = table.row(its) + j;
   if (scale == 1.0f) {  // a copy, to the bit
     using Moved = cuda_model::Pack<T, N>;
     *reinterpret_cast<Moved*>(out.row(row) + j) = *reinterpret_cast<const Moved*>(from);
@@ -85,18 +88,20 @@ __global__ void link_rows(std::int32_t* links, const std::int32_t* ids, int rows
 // additions a column is what the order asks for.
 template <class T, int N>
 __global__ void embed_backward_rows(Matrix<float> sums, Matrix<const T> dy, const std::int32_t* ids,
-                                    const std::int32_t* links, float scale, std::int64_t rows,
-                                    std::int64_t cols) {
+                                    const std::int32_t* links, float scale, std::int64_t first,
+                                    std::int64_t sum_rows, std::int64_t rows, std::int64_t cols) {
   __shared__ unsigned masks[kRounds * kWarps];
   __shared__ int matches[kWindow];  // offsets from the window's start, ascending
   const std::int64_t row = blockIdx.x;
   const std::int32_t link = links[row];
   if (link == kEarlier) return;
   const std::int32_t id = ids[row];
+  const std::int64_t its = id - first;
+  if (its < 0 || its >= sum_rows) return;
   const std::int64_t j = (static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x) * N;
   const bool mine = j < cols;
   float sum[N] = {};
-  if (mine) cuda_model::load(sum, sums.row(id) + j);
+  if (mine) cuda_model::load(sum, sums.row(its) + j);
   const auto add = [&](std::int64_t from) {
     if (!mine) return;
     float value[N];
@@ -139,21 +144,21 @@ __global__ void embed_backward_rows(Matrix<float> sums, Matrix<const T> dy, cons
     // The next window's masks are written only after every thread is past its reads of these
     // (the barrier above); its matches only after the barrier behind those masks.
   }
-  if (mine) cuda_model::store(sums.row(id) + j, sum);
+  if (mine) cuda_model::store(sums.row(its) + j, sum);
 }
 
 }  // namespace
 
-void CudaModelOps::embed(View out, ConstView table, std::span<const std::int32_t> ids,
-                         float scale) {
+void CudaModelOps::embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale,
+                         std::int64_t first) {
   if (out.rows == 0 || out.cols == 0) return;
   with_element(out.type, [&]<class T>(T) {
     constexpr int width = 16 / sizeof(T);
     const auto launch = [&]<int N>(std::integral_constant<int, N>) {
       const cuda_model::RowGrid grid = cuda_model::row_grid(out.rows, out.cols, N);
       embed_rows<T, N><<<grid.blocks, grid.threads, 0, stream_>>>(
-          cuda_model::in<T>(out), cuda_model::in<T>(table), ids.data(), scale, out.cols,
-          grid.blocks_per_row);
+          cuda_model::in<T>(out), cuda_model::in<T>(table), ids.data(), scale, first, table.rows,
+          out.cols, grid.blocks_per_row);
     };
     const bool vectors = cuda_model::can_vectorize(out, out.cols, width) &&
                          cuda_model::can_vectorize(table, out.cols, width);
@@ -164,7 +169,7 @@ void CudaModelOps::embed(View out, ConstView table, std::span<const std::int32_t
 }
 
 void CudaModelOps::embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,
-                                  float scale) {
+                                  float scale, std::int64_t first) {
   if (dy.rows == 0 || dy.cols == 0) return;
   auto* const links = reinterpret_cast<std::int32_t*>(scratch(dy.rows * 4, "embed_backward"));
   link_rows<<<cuda_model::grid_size((dy.rows + kLinkedRows - 1) / kLinkedRows, "embed_backward"),
@@ -177,7 +182,7 @@ void CudaModelOps::embed_backward(View sums, ConstView dy, std::span<const std::
       embed_backward_rows<T, N>
           <<<dim3(cuda_model::grid_size(dy.rows, "embed_backward"), column_blocks), kThreads, 0,
              stream_>>>(cuda_model::in<float>(sums), cuda_model::in<T>(dy), ids.data(), links,
-                        scale, dy.rows, dy.cols);
+                        scale, first, sums.rows, dy.rows, dy.cols);
     };
     const bool vectors = cuda_model::can_vectorize(dy, dy.cols, width) &&
                          cuda_model::can_vectorize(sums, dy.cols, width);

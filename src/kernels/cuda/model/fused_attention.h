@@ -13,14 +13,15 @@
 
 namespace ebb::kernels {
 
-// Causal, with or without a window, bf16, as many queries as keys. Strides are elements between
-// rows.
+// bf16. Causal with or without a window, as many queries as keys; or every query sees every key.
+// Strides are elements between rows.
 struct FusedProblem {
   AttentionShape shape;
   bool backward = false;
   bool statistics = true;  // forward: whether log_sums are wanted
   std::int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0;
   std::int64_t dout_stride = 0, dq_stride = 0, dk_stride = 0, dv_stride = 0;  // backward
+  bool causal = true;
 };
 
 // What a problem reads and writes; log_sums is [batch][heads][queries] without gaps.

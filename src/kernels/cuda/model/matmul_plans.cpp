@@ -275,7 +275,7 @@ bool MatmulPlans::chosen(const Product& product) {
 }
 
 // A choice is the library's own 64 bytes, which it takes back in the same version.
-void MatmulPlans::load_choices(const ProductChoices& choices) {
+void MatmulPlans::load_choices(const GemmChoices& choices) {
   for (const auto& [product, choice] : choices) {
     Key key{};
     Algorithm algorithm{};
@@ -284,8 +284,8 @@ void MatmulPlans::load_choices(const ProductChoices& choices) {
   }
 }
 
-ProductChoices MatmulPlans::choices() const {
-  ProductChoices choices;
+GemmChoices MatmulPlans::choices() const {
+  GemmChoices choices;
   for (const auto& [key, plan] : plans_) {
     if (plan.chosen)
       choices[fmt::format("{}", fmt::join(key, " "))] =

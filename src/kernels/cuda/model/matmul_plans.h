@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/product_search.h"
+#include "kernels/gemm_tuner.h"
 
 namespace ebb::kernels {
 
@@ -36,9 +36,9 @@ class MatmulPlans {
   // No dimension is zero. `workspace` has the bytes given to the constructor and lies on 256.
   bool run(const Product& product, std::byte* workspace, cudaStream_t stream);
 
-  // As ProductSearch has them.
-  void load_choices(const ProductChoices& choices);
-  ProductChoices choices() const;
+  // As GemmTuner has them.
+  void load_choices(const GemmChoices& choices);
+  GemmChoices choices() const;
   bool chosen(const Product& product);
 
   // How many there are.

@@ -206,7 +206,7 @@ void launch(const Forward<T>& in, std::int64_t rows, cudaStream_t stream) {
 }  // namespace
 
 void CudaModelOps::norm(View y, float* stats, bool stats_given, ConstView x, const void* weight,
-                        const void* bias, const Norm& norm) {
+                        const void* bias, const LayerNorm& norm) {
   if (x.rows == 0 || x.cols == 0) return;
   const std::int64_t width = x.cols / norm.groups;
   with_element(x.type, [&]<class T>(T) {

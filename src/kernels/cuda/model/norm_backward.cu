@@ -216,7 +216,7 @@ void launch(const Backward<T>& in, std::int64_t blocks, std::int64_t teams, cuda
 }  // namespace
 
 void CudaModelOps::norm_backward(const NormGradients& to, ConstView dy, ConstView x,
-                                 const float* stats, const void* weight, const Norm& norm) {
+                                 const float* stats, const void* weight, const LayerNorm& norm) {
   if (x.cols == 0) return;
   const std::int64_t groups = norm.groups, width = x.cols / groups, runs = x.rows * groups;
   const std::int64_t matrices = to.dbias != nullptr ? 2 : 1;

@@ -36,8 +36,8 @@ void with_team(std::int64_t width, std::int64_t groups, const Body& body) {
 
 // Calls body with std::bool_constant: whether runs have a mean beside their rstd.
 template <class Body>
-void with_kind(Norm::Kind kind, const Body& body) {
-  kind == Norm::Kind::layer ? body(std::true_type{}) : body(std::false_type{});
+void with_kind(LayerNorm::Kind kind, const Body& body) {
+  kind == LayerNorm::Kind::layer ? body(std::true_type{}) : body(std::false_type{});
 }
 
 // What a run's stats say. There is no mean without `Centered`, and x - 0 is x to the bit.

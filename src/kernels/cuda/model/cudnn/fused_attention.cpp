@@ -36,7 +36,7 @@ struct Plan {
   Bytes workspace = 0;
 };
 
-using Key = std::array<std::int64_t, 18>;
+using Key = std::array<std::int64_t, 19>;
 
 Key key_of(const FusedProblem& p) {
   const AttentionShape& s = p.shape;
@@ -57,15 +57,23 @@ Key key_of(const FusedProblem& p) {
           p.dout_stride,
           p.dq_stride,
           p.dk_stride,
-          p.dv_stride};
+          p.dv_stride,
+          p.causal};
 }
 
-// [batch, heads, length, head_dim] over rows of tokens.
-std::vector<std::int64_t> dims(const AttentionShape& shape, std::int64_t heads) {
-  return {shape.batch, heads, shape.queries, shape.head_dim};
+// An operand: [batch, heads, length, head_dim] over rows of tokens.
+struct Heads {
+  std::int64_t batch, heads, length, head_dim;
+  std::int64_t stride;
+
+  std::vector<std::int64_t> dims() const { return {batch, heads, length, head_dim}; }
+  std::vector<std::int64_t> strides() const { return {length * stride, head_dim, stride, 1}; }
+};
+Heads of_queries(const AttentionShape& s, std::int64_t stride) {
+  return {s.batch, s.heads, s.queries, s.head_dim, stride};
 }
-std::vector<std::int64_t> strides(const AttentionShape& shape, std::int64_t stride) {
-  return {shape.queries * stride, shape.head_dim, stride, 1};
+Heads of_keys(const AttentionShape& s, std::int64_t stride) {
+  return {s.batch, s.kv_heads, s.keys, s.head_dim, stride};
 }
 
 class CudnnAttention final : public FusedAttention {
@@ -95,20 +103,15 @@ class CudnnAttention final : public FusedAttention {
   std::map<Key, Plan> plans_;
 };
 
-Tensor input(fe::graph::Graph& graph, Uid uid, const AttentionShape& shape, std::int64_t heads,
-             std::int64_t stride) {
+Tensor input(fe::graph::Graph& graph, Uid uid, const Heads& heads) {
   return graph.tensor(fe::graph::Tensor_attributes()
                           .set_uid(uid)
-                          .set_dim(dims(shape, heads))
-                          .set_stride(strides(shape, stride)));
+                          .set_dim(heads.dims())
+                          .set_stride(heads.strides()));
 }
 
-void output(const Tensor& tensor, Uid uid, const AttentionShape& shape, std::int64_t heads,
-            std::int64_t stride) {
-  tensor->set_output(true)
-      .set_uid(uid)
-      .set_dim(dims(shape, heads))
-      .set_stride(strides(shape, stride));
+void output(const Tensor& tensor, Uid uid, const Heads& heads) {
+  tensor->set_output(true).set_uid(uid).set_dim(heads.dims()).set_stride(heads.strides());
 }
 
 void describe_log_sums(fe::graph::Tensor_attributes& tensor, const AttentionShape& s) {
@@ -121,7 +124,9 @@ void describe_log_sums(fe::graph::Tensor_attributes& tensor, const AttentionShap
 // Nothing right of the diagonal. The library keeps a key where key + left bound > query: so many
 // keys, the query's own among them, which is what a window counts.
 template <class Attributes>
-void set_mask(Attributes& attributes, const AttentionShape& shape) {
+void set_mask(Attributes& attributes, const FusedProblem& problem) {
+  if (!problem.causal) return;
+  const AttentionShape& shape = problem.shape;
   attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
       .set_diagonal_band_right_bound(0);
   if (shape.window > 0) attributes.set_diagonal_band_left_bound(static_cast<int>(shape.window));
@@ -129,16 +134,16 @@ void set_mask(Attributes& attributes, const AttentionShape& shape) {
 
 void add_forward(fe::graph::Graph& graph, const FusedProblem& problem) {
   const AttentionShape& shape = problem.shape;
-  const Tensor q = input(graph, kQ, shape, shape.heads, problem.q_stride);
-  const Tensor k = input(graph, kK, shape, shape.kv_heads, problem.k_stride);
-  const Tensor v = input(graph, kV, shape, shape.kv_heads, problem.v_stride);
+  const Tensor q = input(graph, kQ, of_queries(shape, problem.q_stride));
+  const Tensor k = input(graph, kK, of_keys(shape, problem.k_stride));
+  const Tensor v = input(graph, kV, of_keys(shape, problem.v_stride));
   auto attributes = fe::graph::SDPA_attributes()
                         .set_name("attention")
                         .set_generate_stats(problem.statistics)
                         .set_attn_scale(shape.scale);
-  set_mask(attributes, shape);
+  set_mask(attributes, problem);
   const auto [out, log_sums] = graph.sdpa(q, k, v, std::move(attributes));
-  output(out, kOut, shape, shape.heads, problem.out_stride);
+  output(out, kOut, of_queries(shape, problem.out_stride));
   if (problem.statistics) {
     describe_log_sums(*log_sums, shape);
     log_sums->set_output(true);
@@ -147,11 +152,11 @@ void add_forward(fe::graph::Graph& graph, const FusedProblem& problem) {
 
 void add_backward(fe::graph::Graph& graph, const FusedProblem& problem) {
   const AttentionShape& shape = problem.shape;
-  const Tensor q = input(graph, kQ, shape, shape.heads, problem.q_stride);
-  const Tensor k = input(graph, kK, shape, shape.kv_heads, problem.k_stride);
-  const Tensor v = input(graph, kV, shape, shape.kv_heads, problem.v_stride);
-  const Tensor out = input(graph, kOut, shape, shape.heads, problem.out_stride);
-  const Tensor dout = input(graph, kDout, shape, shape.heads, problem.dout_stride);
+  const Tensor q = input(graph, kQ, of_queries(shape, problem.q_stride));
+  const Tensor k = input(graph, kK, of_keys(shape, problem.k_stride));
+  const Tensor v = input(graph, kV, of_keys(shape, problem.v_stride));
+  const Tensor out = input(graph, kOut, of_queries(shape, problem.out_stride));
+  const Tensor dout = input(graph, kDout, of_queries(shape, problem.dout_stride));
   fe::graph::Tensor_attributes statistics;
   describe_log_sums(statistics, shape);
   const Tensor log_sums = graph.tensor(statistics);
@@ -159,12 +164,12 @@ void add_backward(fe::graph::Graph& graph, const FusedProblem& problem) {
                         .set_name("attention_backward")
                         .set_attn_scale(shape.scale)
                         .set_deterministic_algorithm(true);
-  set_mask(attributes, shape);
+  set_mask(attributes, problem);
   const auto [dq, dk, dv] =
       graph.sdpa_backward(q, k, v, out, dout, log_sums, std::move(attributes));
-  output(dq, kDq, shape, shape.heads, problem.dq_stride);
-  output(dk, kDk, shape, shape.kv_heads, problem.dk_stride);
-  output(dv, kDv, shape, shape.kv_heads, problem.dv_stride);
+  output(dq, kDq, of_queries(shape, problem.dq_stride));
+  output(dk, kDk, of_keys(shape, problem.dk_stride));
+  output(dv, kDv, of_keys(shape, problem.dv_stride));
 }
 
 Plan CudnnAttention::build(const FusedProblem& problem) {

@@ -1,2 +1,2 @@
 #include "kernels/matmul.h"
-#include "optim/update.h"  // bad
+#include "states/update.h"  // bad

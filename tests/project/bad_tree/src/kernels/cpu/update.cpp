@@ -1,2 +1,2 @@
-#define HWY_TARGET_INCLUDE "optim/update.cpp"  // bad
-#include HWY_TARGET_INCLUDE                    // bad
+#define HWY_TARGET_INCLUDE "states/update.cpp"  // bad
+#include HWY_TARGET_INCLUDE                     // bad

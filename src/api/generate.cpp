@@ -1,0 +1,53 @@
+#include "ebb/generate.h"
+
+#include "api/text_request.h"
+#include "ebb/error.h"
+#include "ebb/generator.h"
+#include "engine/settings.h"
+
+namespace ebb {
+namespace {
+
+std::vector<ChatMessage> messages_of(const GenerateOptions& options) {
+  std::vector<ChatMessage> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  messages.push_back({"user", options.prompt});
+  return messages;
+}
+
+// What can be refused is refused before the weights are read. Returns the tokens of the prompt.
+std::int64_t check(const Model& model, const GenerateOptions& options) {
+  if (!options.chat && !options.system.empty()) {
+    throw ConfigError("--system: it goes through the chat template; add --chat");
+  }
+  const api::TextRequest request = options.chat ? api::answer(model, messages_of(options), options)
+                                                : api::continuation(model, options.prompt, options);
+  const api::OpenedModel& opened = api::opened(model);
+  choose(request, opened, opened.generation_config());
+  check_length(request, opened, model.max_positions());
+  return static_cast<std::int64_t>(request.ids.size());
+}
+
+}  // namespace
+
+GenerateSummary generate(const GenerateOptions& options, const TextSink& sink,
+                         std::stop_token stop) {
+  engine::check_threads(options.threads);
+  const Model model = Model::open(options.model, {.tokenizer = options.tokenizer,
+                                                  .verify = options.verify,
+                                                  .host_memory = options.host_memory});
+  const std::int64_t prompt = check(model, options);
+  Generator generator(model,
+                      {.positions = prompt + options.max_tokens,
+                       .dtype = options.dtype,
+                       .device = options.device,
+                       .threads = options.threads,
+                       .device_memory = options.device_memory,
+                       .host_memory = options.host_memory,
+                       .trace = options.trace},
+                      stop);
+  return options.chat ? generator.answer(messages_of(options), options, sink, stop)
+                      : generator.generate(options.prompt, options, sink, stop);
+}
+
+}  // namespace ebb

@@ -1,0 +1,103 @@
+#include "ebb/generator.h"
+
+#include <algorithm>
+
+#include "api/text_request.h"
+#include "ebb/error.h"
+#include "engine/settings.h"
+#include "engine/trace_file.h"
+#include "io/posix_file_system.h"
+#include "io/stoppable_file_system.h"
+
+namespace ebb {
+namespace {
+
+constexpr std::int64_t kUsualPositions = 4096;
+
+std::int64_t positions_of(const GeneratorOptions& options, const Model& model) {
+  if (options.positions < 0) throw ConfigError("positions: expected 0 (as many as usual) or more");
+  return options.positions > 0 ? options.positions
+                               : std::min(kUsualPositions, model.max_positions());
+}
+
+}  // namespace
+
+struct Generator::Loaded {
+  Loaded(const Model& of, const GeneratorOptions& options, const std::stop_token& stop)
+      : model(of),
+        trace(disk, options.trace),
+        stored(opened().generation_config()),
+        runtime(options.device, engine::check_threads(options.threads)),
+        limits(engine::limits_within(runtime.memory(), options.device_memory, options.host_memory)),
+        generator(load(options, stop)) {}
+
+  const api::OpenedModel& opened() const { return api::opened(model); }
+
+  engine::Generator load(const GeneratorOptions& options, const std::stop_token& stop) {
+    io::StoppableFileSystem files(disk, stop);
+    const files::ModelSource& source = opened().source();
+    if (opened().options.verify) files::verify_model(files, source);
+    const DType dtype = options.dtype == FloatType::automatic
+                            ? files::stored_dtype(files, source)
+                            : engine::dtype_of(options.dtype, DType::bf16);
+    return engine::Generator(runtime, files, source,
+                             {.config = source.config,
+                              .dtype = dtype,
+                              .positions = positions_of(options, model),
+                              .limits = limits,
+                              .extras = engine::text_extras(opened().found_tokenizer(),
+                                                            opened().model->rendering_bytes()),
+                              .trace_runs = trace.wanted() ? engine::kTracedRuns : 0});
+  }
+
+  GenerateSummary write(const api::TextRequest& request, const TextSink& sink,
+                        const std::stop_token& stop) {
+    check_length(request, opened(), generator.positions());
+    const engine::GenerationSettings settings = choose(request, opened(), stored);
+    GenerateSummary summary = generate_text(generator, opened(), request, settings, sink, stop);
+    summary.device_limit = limits[plan::Tier::device];
+    if (trace.wanted()) trace.write(generator.trace());
+    summary.json = to_json(summary, request, settings, opened());
+    return summary;
+  }
+
+  Model model;
+  io::PosixFileSystem disk;
+  engine::TraceFile trace;
+  // Read once: the folder may be gone by the time a text is wanted.
+  std::optional<files::GenerationConfig> stored;
+  engine::Runtime runtime;
+  plan::Limits limits;
+  engine::Generator generator;
+};
+
+Generator::Generator(const Model& model, const GeneratorOptions& options, std::stop_token stop)
+    : loaded_(std::make_unique<Loaded>(model, options, stop)) {}
+
+Generator::~Generator() = default;
+Generator::Generator(Generator&&) noexcept = default;
+Generator& Generator::operator=(Generator&&) noexcept = default;
+
+GenerateSummary Generator::generate(const std::string& prompt, const SamplingOptions& sampling,
+                                    const TextSink& sink, std::stop_token stop) {
+  return loaded_->write(api::continuation(loaded_->model, prompt, sampling), sink, stop);
+}
+
+GenerateSummary Generator::generate(std::span<const std::int32_t> prompt,
+                                    const SamplingOptions& sampling, const TextSink& sink,
+                                    std::stop_token stop) {
+  return loaded_->write({.ids = {prompt.begin(), prompt.end()}, .prompt = {}, .sampling = sampling},
+                        sink, stop);
+}
+
+GenerateSummary Generator::answer(const std::vector<ChatMessage>& messages,
+                                  const SamplingOptions& sampling, const TextSink& sink,
+                                  std::stop_token stop) {
+  return loaded_->write(api::answer(loaded_->model, messages, sampling), sink, stop);
+}
+
+const Model& Generator::model() const { return loaded_->model; }
+
+std::int64_t Generator::positions() const { return loaded_->generator.positions(); }
+
+}  // namespace ebb

@@ -1,0 +1,57 @@
+// Flags whose values are words: parsed into the enums of the options, with the words' own errors.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "ebb/types.h"
+
+namespace ebb::cli {
+
+template <class Enum>
+CLI::Option* add_word(CLI::App& verb, const std::string& flag, Enum& value,
+                      const std::string& help) {
+  return verb
+      .add_option_function<std::string>(
+          flag, [&value, flag](const std::string& word) { value = parse_word<Enum>(word, flag); },
+          help)
+      ->default_str(std::string(to_word(value)));
+}
+
+template <class Enum>
+CLI::Option* add_word(CLI::App& verb, const std::string& flag, std::optional<Enum>& value,
+                      const std::string& help) {
+  return verb.add_option_function<std::string>(
+      flag, [&value, flag](const std::string& word) { value = parse_word<Enum>(word, flag); },
+      help);
+}
+
+// One word or several.
+template <class Enum>
+CLI::Option* add_words(CLI::App& verb, const std::string& flag, std::vector<Enum>& values,
+                       const std::string& help) {
+  return verb.add_option_function<std::vector<std::string>>(
+      flag,
+      [&values, flag](const std::vector<std::string>& words) {
+        for (const std::string& word : words) values.push_back(parse_word<Enum>(word, flag));
+      },
+      help);
+}
+
+// PATH or PATH:BYTES, one or several.
+inline CLI::Option* add_disks(CLI::App& verb, std::vector<DiskFolder>& folders,
+                              const std::string& help) {
+  return verb
+      .add_option_function<std::vector<std::string>>(
+          "--disk",
+          [&folders](const std::vector<std::string>& words) {
+            for (const std::string& word : words) folders.push_back(parse_disk_folder(word));
+          },
+          help)
+      ->type_name("PATH[:BYTES]");
+}
+
+}  // namespace ebb::cli

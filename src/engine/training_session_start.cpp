@@ -1,0 +1,165 @@
+// How a session begins: what can be refused is refused, then the plan, the memory, the weights.
+#include "engine/training_session.h"
+
+#include <fmt/format.h>
+
+#include "ebb/error.h"
+#include "engine/checkpointing.h"
+#include "engine/data_check.h"
+#include "engine/disk_tier.h"
+#include "engine/fill_progress.h"
+#include "engine/gemm_cache.h"
+#include "engine/machine_profile.h"
+#include "engine/numerics_key.h"
+#include "engine/resuming.h"
+#include "engine/settings.h"
+#include "plan/explain.h"
+
+namespace ebb::engine {
+
+TrainingSession::TrainingSession(TrainOptions options, std::shared_ptr<const OpenModel> model,
+                                 TrainObserver& observer, std::stop_token stop)
+    : options_(std::move(options)),
+      observer_(observer),
+      stop_(std::move(stop)),
+      starting_files_(files_, stop_),
+      folder_(files_, options_.out, options_.resume, note_while_starting()),
+      trace_(files_, options_.trace),
+      runtime_(options_.device, check_threads(options_.threads)),
+      model_(model ? std::move(model)
+                   : open_model(starting_files_, options_.model, options_.tokenizer,
+                                limits_within(runtime_.memory(), options_.device_memory,
+                                              options_.host_memory)[plan::Tier::host],
+                                TrainingData::readers(runtime_.threads()))),
+      sidecar_files_(files::find_sidecar_files(files_, model_->source, model_->tokenizer.folder,
+                                               model_->tokenizer.parts.files)),
+      settings_(settings_with_tokenizer()),
+      data_(options_, model_->tokenizer, model_->source.config.vocabulary, runtime_.threads(),
+            note_while_starting()) {
+  settings_.extras.push_back({plan::Tier::host, "data", data_.memory_bytes()});
+}
+
+TrainingSession::~TrainingSession() = default;
+
+// Before data is read, which may render conversations.
+TrainingSettings TrainingSession::settings_with_tokenizer() {
+  TrainingSettings settings = training_settings(options_, model_->source.config, runtime_.memory());
+  add_disks_of(options_, &files_, settings, note());
+  settings.extras.push_back({plan::Tier::host, "tokenizer", model_->tokenizer.memory_bytes()});
+  if (const Bytes rendering = model_->rendering_bytes(); rendering > 0) {
+    const int readers = TrainingData::readers(runtime_.threads());
+    settings.extras.push_back({plan::Tier::host, "chat rendering", readers * rendering});
+  }
+  return settings;
+}
+
+const plan::Plan& TrainingSession::plan() {
+  if (run_) return run_->plan();
+  if (plan_) return *plan_;
+  for (const std::string& note :
+       {model_->source.head_note, model_->source.dropout_note, note_on_positions(settings_)}) {
+    if (!note.empty()) observer_.note(note);
+  }
+  observer_.note(load_profile(files_, runtime_, options_.profile));
+  figures_.start = {};
+  const auto& start = folder_.start();
+  if (start) {
+    restore_state(*start);
+  } else {
+    if (options_.verify) files::verify_model(starting_files_, model_->source);
+    choose_gemms(files_, runtime_, settings_, note_while_starting());
+    key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
+  }
+  figures_.start.lap(start ? "check" : "search");
+  io::check_stop(stop_);
+  plan_ = plan_training(runtime_, settings_);
+  figures_.start.lap("plan");
+  observer_.note(plan::explain(*plan_) +
+                 explain_disk(*plan_, options_.steps, options_.disk_endurance));
+  return *plan_;
+}
+
+void TrainingSession::restore_state(const std::filesystem::path& folder) {
+  files::verify_checkpoint(starting_files_, folder);
+  state_ = files::read_training_state(files_, folder);
+  use_stored_gemms(runtime_, settings_, state_.numerics_key.value("machine", Json()));
+  key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
+  compare_settings(state_, key_, note());
+  compare_known_data(state_, data_, options_.accept_changed_data);
+  stored_format_ = stored_format(state_);
+  observer_.note(fmt::format("Going on from step {} in {}", state_.step, folder.string()));
+}
+
+void TrainingSession::start() {
+  if (failed_) throw Error("the run has failed: make another one, which may go on from its files");
+  if (saving_) return;
+  plan();
+  io::check_stop(stop_);
+  run_ = std::make_unique<TrainingRun>(runtime_, settings_, std::move(*plan_));
+  plan_.reset();
+  failed_ = true;  // unless it comes to the end: what is half filled is no run
+  figures_.start.lap("allocate");
+  fill_parameters();
+  if (folder_.start()) {
+    compare_all_data(state_, data_, options_.accept_changed_data, note_while_starting());
+  }
+  figures_.start.lap("initialize");
+  io::check_stop(stop_);
+  observer_.note("Started: " + figures_.start.text());
+  make_saving();
+  log_ = std::make_unique<StepLog>(files_, folder_.path() / "log.jsonl", state_.step, note());
+  validation_ = data_.validation();
+  failed_ = false;
+  or_save([&] {
+    observer_.started();
+    if (state_.step < options_.steps) {
+      prefetch_.reset(new text::Prefetcher(data_.batches(state_.data_position)));
+    } else {
+      observer_.note(fmt::format("Step {} of {} is already reached: nothing to train", state_.step,
+                                 options_.steps));
+    }
+  });
+  before_ = left_ = Clock::now();
+}
+
+void TrainingSession::fill_parameters() {
+  state_.seed = options_.seed;
+  state_.numerics_key = key_;
+  if (const auto& start = folder_.start()) {
+    load_checkpoint(starting_files_, *start, stored_format_, run_->store());
+    run_->set_steps_done(state_.step);
+    return;
+  }
+  const files::ModelSource& source = model_->source;
+  FillProgress progress(run_->store().parameters(), note(),
+                        source.folder.empty() ? "Making weights" : "Loading weights");
+  const files::WeightSink sink = [&](int parameter, std::int64_t first,
+                                     std::span<const float> values) {
+    io::check_stop(stop_);
+    run_->store().write_master(parameter, first, values);
+    progress.add(values.size());
+  };
+  if (source.folder.empty()) {
+    files::initialize_weights(runtime_.pool(), source.config, run_->store().parameters(),
+                              options_.seed, sink);
+  } else {
+    files::load_weights(starting_files_, source, run_->store().parameters(), sink);
+  }
+  run_->store().clear_moments();
+}
+
+void TrainingSession::make_saving() {
+  const auto& start = folder_.start();
+  auto saving = std::make_unique<Saving>(
+      files_, folder_.path(), run_->store(), sidecar_files_,
+      SavingSettings{.every = options_.save_every,
+                     .keep = options_.keep,
+                     .patience_seconds = options_.save_patience_seconds,
+                     .stop_requested = [this] { return stop_requested_quietly(); }},
+      start ? state_.step : -1, note());
+  if (start) saving->set_last(start->string());
+  saving->check_space();
+  saving_ = std::move(saving);
+}
+
+}  // namespace ebb::engine

@@ -1,0 +1,11 @@
+// What all of a row of logits comes to.
+#pragma once
+
+namespace ebb::kernels {
+
+struct RowSums {
+  float largest = 0;
+  double log_total = 0;  // the logarithm of the sum of exponentials, each less the largest
+};
+
+}  // namespace ebb::kernels

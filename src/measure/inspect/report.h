@@ -1,0 +1,64 @@
+// What `inspect` has to say of a thing: lines for people and an object for programs, filled by the
+// functions below. Each of them adds its part; what a file has wrong becomes part of the report
+// where the rest can still be told.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "files/model/source.h"
+#include "io/file_system.h"
+
+namespace ebb::measure {
+
+struct Report {
+  std::string text;
+  Json json = Json::object();
+  bool sound = true;
+
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    text += fmt::format(format, std::forward<Args>(args)...) + "\n";
+  }
+};
+
+// Text from a file, fit for a terminal: bounded, without control characters.
+std::string short_text(std::string_view text);
+
+// preset:NAME.
+void describe_preset(Report& report, io::FileSystem& files, const std::string& name);
+// A folder with config.json, a checkpoint's too.
+void describe_model_folder(Report& report, io::FileSystem& files,
+                           const std::filesystem::path& folder);
+// config.json by itself.
+void describe_config(Report& report, io::FileSystem& files, const std::filesystem::path& path);
+void describe_generation_config(Report& report, io::FileSystem& files,
+                                const std::filesystem::path& folder);
+
+void describe_safetensors(Report& report, io::FileSystem& files, const std::filesystem::path& path);
+void describe_index(Report& report, io::FileSystem& files, const std::filesystem::path& path);
+// Every file of a model's weights: how many tensors of which types, then each of them.
+void describe_weights(Report& report, io::FileSystem& files, const std::filesystem::path& folder);
+
+// tokenizer.json and what lies beside it.
+void describe_tokenizer(Report& report, io::FileSystem& files, const std::filesystem::path& folder);
+
+void describe_checkpoint(Report& report, io::FileSystem& files,
+                         const std::filesystem::path& folder);
+void describe_training_state(Report& report, io::FileSystem& files,
+                             const std::filesystem::path& folder);
+
+// What is known of a machine's speeds.
+void describe_profile(Report& report, io::FileSystem& files, const std::filesystem::path& path);
+
+void describe_tokens(Report& report, const std::filesystem::path& path);
+void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem::path& path);
+void describe_text(Report& report, io::FileSystem& files, const std::filesystem::path& path);
+void describe_data_folder(Report& report, io::FileSystem& files,
+                          const std::filesystem::path& folder);
+
+}  // namespace ebb::measure

@@ -1,0 +1,3 @@
+#include "io/file.h"
+#include "memory/arena.h"
+#include "plan/plan.h"  // bad
