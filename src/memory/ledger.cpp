@@ -1,6 +1,7 @@
 #include "memory/ledger.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,6 +9,15 @@
 #include "ebb/error.h"
 
 namespace ebb::memory {
+namespace {
+
+// What is asked for may be any number; what is held is none below 0.
+Bytes saturating_sum(Bytes held, Bytes asked) {
+  const Bytes most = std::numeric_limits<Bytes>::max();
+  return asked > most - held ? most : held + asked;
+}
+
+}  // namespace
 
 Reservation::Reservation(Ledger* ledger, std::string purpose, Bytes bytes)
     : ledger_(ledger), purpose_(std::move(purpose)), bytes_(bytes) {}
@@ -43,7 +53,7 @@ Reservation Ledger::reserve(const std::string& purpose, Bytes bytes) {
     throw OutOfBudget(
         fmt::format("{} memory: {} needs {}, {} available of {}{}", tier_, purpose,
                     format_bytes(bytes), format_bytes(limit_ - held_), format_bytes(limit_), books),
-        {{tier_, held_ + bytes, limit_}});
+        {{tier_, saturating_sum(held_, bytes), limit_}});
   }
   held_ += bytes;
   by_purpose_[purpose] += bytes;

@@ -4,8 +4,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <string>
 
 #include "ebb/error.h"
 #include "hand_run.h"
@@ -17,8 +21,30 @@ namespace {
 // The most that a child may take, in seconds: far more than it needs.
 constexpr unsigned kPatience = 60;
 
+// The address sanitizer's allocator, unlike the C library's, is not made whole again in a child: what
+// a thread had locked at the fork stays locked. So all threads but this one must be asleep there;
+// those that have just been started allocate.
+void wait_until_others_sleep() {
+#ifdef __SANITIZE_ADDRESS__
+  const auto asleep = [](const std::filesystem::path& task) {
+    std::ifstream file(task / "stat");
+    const std::string stat(std::istreambuf_iterator<char>(file), {});
+    const std::size_t name_end = stat.rfind(')');  // "pid (name) state ..."
+    return name_end == std::string::npos || stat.substr(name_end + 2, 1) == "S";
+  };
+  const std::string own = std::to_string(::gettid());
+  for (bool all = false; !all; ::usleep(1000)) {
+    all = true;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      all = all && (task.path().filename() == own || asleep(task.path()));
+    }
+  }
+#endif
+}
+
 // What the child ended with: the number that `act` returned, or minus the signal that ended it.
 int in_child(const std::function<int()>& act) {
+  wait_until_others_sleep();
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(kPatience);
