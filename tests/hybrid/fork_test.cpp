@@ -21,9 +21,9 @@ namespace {
 // The most that a child may take, in seconds: far more than it needs.
 constexpr unsigned kPatience = 60;
 
-// The address sanitizer's allocator, unlike the C library's, is not made whole again in a child: what
-// a thread had locked at the fork stays locked. So all threads but this one must be asleep there;
-// those that have just been started allocate.
+// The address sanitizer's allocator, unlike the C library's, is not made whole again in a child:
+// what a thread had locked at the fork stays locked. So all threads but this one must be asleep
+// there; those that have just been started allocate.
 void wait_until_others_sleep() {
 #ifdef __SANITIZE_ADDRESS__
   const auto asleep = [](const std::filesystem::path& task) {
