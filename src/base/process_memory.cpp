@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/to_size.h"
+
 namespace ebb {
 
 ProcessMemory process_memory() {
@@ -37,8 +39,8 @@ ProcessMemory process_memory(std::string_view status) {
 std::optional<Bytes> pages_touched(const void* data, Bytes bytes) {
   if (bytes == 0) return 0;
   const Bytes page = ::sysconf(_SC_PAGE_SIZE);
-  std::vector<unsigned char> there(static_cast<std::size_t>((bytes + page - 1) / page));
-  if (::mincore(const_cast<void*>(data), static_cast<std::size_t>(bytes), there.data()) != 0) {
+  std::vector<unsigned char> there(to_size((bytes + page - 1) / page));
+  if (::mincore(const_cast<void*>(data), to_size(bytes), there.data()) != 0) {
     return std::nullopt;
   }
   return page * std::count_if(there.begin(), there.end(),

@@ -1,4 +1,5 @@
 #include "ebb/units.h"
+#include "base/to_size.h"
 
 #include <array>
 #include <charconv>
@@ -35,7 +36,7 @@ std::optional<double> try_parse(std::string_view text, std::span<const Unit> uni
   double number = 0;
   const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (code != std::errc{} || !std::isfinite(number) || number < 0) return std::nullopt;
-  std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  std::string_view unit(rest, to_size(text.data() + text.size() - rest));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   for (const Unit& known : units) {
     if (unit == known.name && number * known.size < most) return number * known.size;

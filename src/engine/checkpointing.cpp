@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "files/folder.h"
 #include "files/safetensors.h"
@@ -57,7 +58,7 @@ class PlaneFile {
             void* to) const {
     const states::Grain grain = states::grain_of(plane, kind_);
     file_.read(find(parameter, plane), grain.size_of(first),
-               {static_cast<std::byte*>(to), static_cast<std::size_t>(grain.size_of(count))});
+               {static_cast<std::byte*>(to), to_size(grain.size_of(count))});
   }
 
  private:
@@ -122,7 +123,7 @@ void load_checkpoint(io::FileSystem& files, const std::filesystem::path& folder,
   const PlaneFile states(files, folder / files::kStateName, kind);
   store.load(stored, [&](Plane plane, int p, std::int64_t first, std::int64_t count, void* to) {
     const PlaneFile& file = plane == Plane::weight ? weights : states;
-    file.read(store.parameters().all[static_cast<std::size_t>(p)], plane, first, count, to);
+    file.read(store.parameters().all[p], plane, first, count, to);
   });
 }
 

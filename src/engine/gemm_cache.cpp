@@ -10,6 +10,7 @@
 
 #include "base/cache_folder.h"
 #include "base/json.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "engine/workload.h"
 #include "io/text_file.h"
@@ -42,9 +43,8 @@ void search_all(Runtime& runtime, const std::vector<Product>& products, Bytes by
   kernels::GemmTuner& search = *runtime.device_model().product_search();
   const auto memory = runtime.device().allocate_device(bytes);
   const auto stream = runtime.device().create_stream(device::StreamKind::compute, "search");
-  const kernels::ExecutionContext context{
-      .stream = stream.get(),
-      .scratch = {memory->data(), static_cast<std::size_t>(memory->bytes())}};
+  const kernels::ExecutionContext context{.stream = stream.get(),
+                                          .scratch = {memory->data(), to_size(memory->bytes())}};
   auto said = Clock::now();
   for (std::size_t i = 0; i < products.size(); ++i) {
     if (search.chosen(products[i])) continue;

@@ -1,5 +1,7 @@
 #include "engine/open_model.h"
 
+#include "base/to_size.h"
+
 namespace ebb::engine {
 
 Bytes OpenModel::rendering_bytes() const {
@@ -14,7 +16,7 @@ std::shared_ptr<const OpenModel> open_model(io::FileSystem& files, const std::st
   opened->tokenizer = files::find_tokenizer(opened->source, tokenizer, host_limit);
   if (opened->tokenizer.parts.chat) {
     const Bytes rendering = files::rendering_memory(host_limit, renderers);
-    opened->tokenizer.parts.chat->limit_memory(static_cast<std::size_t>(rendering));
+    opened->tokenizer.parts.chat->limit_memory(to_size(rendering));
   }
   return opened;
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 
 namespace ebb::engine {
@@ -33,12 +34,11 @@ std::int32_t sample(std::span<const float> logits, const Sampling& s, std::int64
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
-    const float x = logits[static_cast<std::size_t>(a)];
-    const float y = logits[static_cast<std::size_t>(b)];
+    const float x = logits[to_size(a)];
+    const float y = logits[to_size(b)];
     return x > y || (x == y && a < b);
   };
-  const std::size_t keep =
-      s.top_k > 0 ? std::min(ids.size(), static_cast<std::size_t>(s.top_k)) : ids.size();
+  const std::size_t keep = s.top_k > 0 ? std::min(ids.size(), to_size(s.top_k)) : ids.size();
   std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(keep), ids.end(),
                     likelier);
   ids.resize(keep);
@@ -46,8 +46,7 @@ std::int32_t sample(std::span<const float> logits, const Sampling& s, std::int64
   std::vector<double> weights;
   double total = 0;
   for (const std::int32_t id : ids) {
-    weights.push_back(std::exp((static_cast<double>(logits[static_cast<std::size_t>(id)]) - *best) /
-                               s.temperature));
+    weights.push_back(std::exp((static_cast<double>(logits[to_size(id)]) - *best) / s.temperature));
     total += weights.back();
   }
   // The shortest head of the list that has the wanted probability.

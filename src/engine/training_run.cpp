@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "engine/rotary_table.h"
 #include "engine/workload.h"
@@ -59,13 +60,13 @@ states::ChunkMap map_chunks(const model::Parameters& parameters,
   for (const model::ParameterBlock& block : parameters.blocks) {
     states::Run& run = blocks.emplace_back(states::Run{.parameters = block.parameters});
     for (const int p : block.parameters) {
-      const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
+      const model::Parameter& parameter = parameters.all[p];
       run.places.push_back({parameter.first, parameter.count()});
     }
   }
   states::ChunkMap map = states::map_tensors(std::move(tensors));
   for (const plan::Chunk& chunk : chunks) {
-    states::add_chunk(map, blocks[static_cast<std::size_t>(chunk.block)], chunk.first, chunk.count);
+    states::add_chunk(map, blocks[chunk.block], chunk.first, chunk.count);
     map.chunks.back().site = chunk.site();
   }
   return map;
@@ -158,7 +159,7 @@ void TrainingRun::prepare_spaces() {
       if (!task.is_transfer() || (lane.from != tier && lane.to != tier)) continue;
       for (const plan::Use& use : task.uses) {
         if (plan_.program[use.object].tier != plan::Tier::host) continue;
-        const Bytes at = plan_.layout.offsets[static_cast<std::size_t>(use.object)];
+        const Bytes at = plan_.layout.offsets[use.object];
         first = std::min(first, at + use.range.first);
         end = std::max(end, at + use.range.first + plan_.program.range_of(use).bytes);
       }
@@ -173,8 +174,8 @@ std::int64_t TrainingRun::place(const text::Batch& batch, std::size_t micro) {
   std::byte* to =
       executor_.address(plan_.program.persistent.batches.at(micro), plan_.workload.batch);
   const Bytes half = plan_.workload.batch / 2;
-  std::memcpy(to, batch.tokens.data(), static_cast<std::size_t>(half));
-  std::memcpy(to + half, batch.targets.data(), static_cast<std::size_t>(half));
+  std::memcpy(to, batch.tokens.data(), to_size(half));
+  std::memcpy(to + half, batch.targets.data(), to_size(half));
   return std::count_if(batch.targets.begin(), batch.targets.end(),
                        [](std::int32_t target) { return target >= 0; });
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/to_size.h"
 #include "engine/runtime.h"
 #include "exec/executor.h"
 #include "kernels/optimizer_ops.h"
@@ -57,7 +58,7 @@ class TrainingTasks {
   std::int64_t last_updating() const { return updating_; }
 
  private:
-  static std::size_t slot(std::int64_t index) { return static_cast<std::size_t>(index % 2); }
+  static std::size_t slot(std::int64_t index) { return to_size(index % 2); }
   const plan::Workload& work() const { return plan_.workload; }
   const plan::Block& block(const TaskRun& run) const;
   const plan::Chunk& chunk(const TaskRun& run) const;

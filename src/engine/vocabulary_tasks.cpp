@@ -73,9 +73,7 @@ const plan::BlockPiece& TrainingTasks::table_piece(const TaskRun& run) const {
   using plan::BlockKind;
   const int table =
       work().all_of(work().tied_sum > 0 ? BlockKind::embedding : BlockKind::head).front();
-  return work()
-      .blocks[static_cast<std::size_t>(table)]
-      .pieces[static_cast<std::size_t>(run.task.piece)];
+  return work().blocks[table].pieces[run.task.piece];
 }
 
 Bytes TrainingTasks::table_bytes(const TaskRun& run) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/to_size.h"
 #include "kernels/optimizer_ops.h"
 
 namespace ebb::engine {
@@ -13,7 +14,7 @@ using memory::Carver;
 // Addresses that nobody follows, for code that only counts.
 std::byte* nowhere() { return Carver::measuring().take(0); }
 std::span<const std::int32_t> no_ids(std::int64_t count) {
-  return {reinterpret_cast<const std::int32_t*>(nowhere()), static_cast<std::size_t>(count)};
+  return {reinterpret_cast<const std::int32_t*>(nowhere()), to_size(count)};
 }
 
 // Counts, and remembers products.
@@ -134,14 +135,14 @@ class Measurer {
   std::vector<plan::BlockPiece> pieces_of_table(bool has_table) const {
     const model::Config& config = decoder_.config();
     const model::VocabularyPieces& pieces = decoder_.pieces();
-    std::vector<plan::BlockPiece> made(static_cast<std::size_t>(pieces.count));
+    List<plan::BlockPiece> made(pieces.count);
     for (int p = 0; p < pieces.count && has_table; ++p) {
-      made[static_cast<std::size_t>(p)].first = pieces.first(p) * config.hidden;
+      made[p].first = pieces.first(p) * config.hidden;
       // Padding belongs to the last one.
       const std::int64_t end = p + 1 < pieces.count
                                    ? pieces.first(p + 1) * config.hidden
                                    : model::block_length(config.vocabulary * config.hidden);
-      made[static_cast<std::size_t>(p)].count = end - pieces.first(p) * config.hidden;
+      made[p].count = end - pieces.first(p) * config.hidden;
     }
     return made;
   }
@@ -150,7 +151,7 @@ class Measurer {
     const auto ids = no_ids(decoder_.shape().tokens());
     block.pieces = pieces_of_table(true);
     for (int p = 0; p < decoder_.pieces().count; ++p) {
-      plan::BlockPiece& piece = block.pieces[static_cast<std::size_t>(p)];
+      plan::BlockPiece& piece = block.pieces[p];
       piece.forward = cost([&] { decoder_.embed_piece(ops_, p, nowhere(), ids, nowhere()); });
       Carver work = Carver::measuring();
       piece.backward = cost([&] {
@@ -174,7 +175,7 @@ class Measurer {
     const auto state = [] { return Carver::measuring(); };
     block.pieces = pieces_of_table(!decoder_.config().tied);
     for (int p = 0; p < decoder_.pieces().count; ++p) {
-      plan::BlockPiece& piece = block.pieces[static_cast<std::size_t>(p)];
+      plan::BlockPiece& piece = block.pieces[p];
       Carver keeps = state(), work = Carver::measuring();
       piece.forward =
           cost([&] { decoder_.head_statistics(ops_, p, nowhere(), targets, keeps, work); });
@@ -364,7 +365,7 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
   for (std::size_t b = 0; b < work.blocks.size(); ++b) {
     work.blocks[b].states = states;
     for (const int p : parameters.blocks[b].parameters) {
-      const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
+      const model::Parameter& parameter = parameters.all[p];
       work.blocks[b].tensors.push_back({parameter.first, parameter.count()});
     }
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/digest.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 
 namespace ebb::exec {
@@ -15,8 +16,6 @@ using io::Direction;
 // What one request moves: long enough for a drive's full speed, short enough that some are under
 // way at once.
 constexpr Bytes kStripe = kMiB;
-
-std::size_t index(Bytes number) { return static_cast<std::size_t>(number); }
 
 }  // namespace
 
@@ -49,8 +48,8 @@ DiskSpace::DiskSpace(std::string name, Bytes bytes, const List<DiskFolder>& fold
                      io::QueueOptions options, std::function<void(const std::string&)> note)
     : Space(std::move(name)), bytes_(bytes), note_(std::move(note)) {
   if (bytes % kGrain != 0) throw Error(fmt::format("{} bytes are not whole grains", bytes));
-  of_zeros_ = checksum(List<std::byte>(index(kGrain)));
-  checksums_.assign(index(bytes / kGrain), of_zeros_);  // a new file reads as zeros
+  of_zeros_ = checksum(List<std::byte>(kGrain));
+  checksums_.assign(bytes / kGrain, of_zeros_);  // a new file reads as zeros
   cut_zones(folders);
   List<Bytes> sizes(folders.size(), 0);
   for (const Zone& zone : zones_) {
@@ -72,7 +71,7 @@ DiskSpace::DiskSpace(std::string name, Bytes bytes, const List<DiskFolder>& fold
   for (int i = 0; i < 2 * kLanes; ++i) {
     std::string why_not;
     queues_.push_back(io::make_direct_queue(options, &why_not));
-    free_.push_back(static_cast<std::size_t>(i));
+    free_.push_back(to_size(i));
     if (i == 0 && !why_not.empty() && note_) note_("--disk: " + why_not);
   }
 }
@@ -153,7 +152,7 @@ void DiskSpace::read(Bytes offset, void* memory, Bytes bytes) {
   auto* const to = static_cast<std::byte*>(memory);
   run(Direction::read, offset, to, bytes);
   for (Bytes done = 0; done < bytes; done += kGrain) {
-    if (checksum({to + done, index(kGrain)}) == checksums_[(offset + done) / kGrain]) continue;
+    if (checksum({to + done, to_size(kGrain)}) == checksums_[(offset + done) / kGrain]) continue;
     const io::DirectRequest where = request_at(offset + done);
     throw IoError(fmt::format("{}: the {} bytes at {} of the {} are not those that were written: "
                               "the drive or its cable "
@@ -167,7 +166,7 @@ void DiskSpace::write(Bytes offset, const void* memory, Bytes bytes) {
   require_grains(offset, memory, bytes);
   auto* const from = static_cast<std::byte*>(const_cast<void*>(memory));  // only read
   for (Bytes done = 0; done < bytes; done += kGrain) {
-    checksums_[(offset + done) / kGrain] = checksum({from + done, index(kGrain)});
+    checksums_[(offset + done) / kGrain] = checksum({from + done, to_size(kGrain)});
   }
   run(Direction::write, offset, from, bytes);
 }
@@ -187,7 +186,7 @@ void DiskSpace::clear(Bytes offset, Bytes bytes) {
 
 void DiskSpace::prepare(std::byte* memory, Bytes bytes) {
   for (const auto& queue : queues_) {
-    if (queue->name() != "io_uring" || queue->register_memory({memory, index(bytes)})) continue;
+    if (queue->name() != "io_uring" || queue->register_memory({memory, to_size(bytes)})) continue;
     if (!note_) return;
     return note_(
         "--disk: the system refuses to lock memory for it, so each transfer does so anew; "

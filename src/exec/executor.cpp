@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 
 namespace ebb::exec {
@@ -21,9 +22,7 @@ using plan::TaskId;
 namespace {
 
 // Which of the events and arguments of the last few steps are a step's.
-std::size_t slot(std::int64_t step, std::size_t ring) {
-  return static_cast<std::size_t>(step) % ring;
-}
+std::size_t slot(std::int64_t step, std::size_t ring) { return to_size(step) % ring; }
 
 constexpr std::byte kRedZone{0xa5};
 
@@ -361,9 +360,7 @@ void Executor::transfer(const Loaded& loaded, const plan::Task& task, const Argu
   const plan::Tier source = (*loaded.program)[from.object].tier;
   const plan::Tier destination = (*loaded.program)[to.object].tier;
   const Bytes bytes =
-      task.argument < 0
-          ? task.moved
-          : std::min(task.moved, arguments.at(static_cast<std::size_t>(task.argument)));
+      task.argument < 0 ? task.moved : std::min(task.moved, arguments.at(to_size(task.argument)));
   const Bytes read_at = touch(loaded, from.object, from.range.first, bytes);
   const Bytes write_at = touch(loaded, to.object, to.range.first, bytes);
   memory::Space& a = space(source);
@@ -431,11 +428,10 @@ void Executor::access_now(plan::Tier tier, Bytes offset, Bytes bytes,
   const Bytes piece = plan::align_up(kAccessBytes, grain);
   const auto free = [&](std::byte* memory) {
     if (space(tier).stalled()) return;  // it may still be written
-    ::operator delete(memory, std::align_val_t(static_cast<std::size_t>(grain)));
+    ::operator delete(memory, std::align_val_t(to_size(grain)));
   };
   const std::unique_ptr<std::byte, decltype(free)> memory(
-      static_cast<std::byte*>(::operator new(static_cast<std::size_t>(piece),
-                                             std::align_val_t(static_cast<std::size_t>(grain)))),
+      static_cast<std::byte*>(::operator new(to_size(piece), std::align_val_t(to_size(grain)))),
       free);
   for (Bytes start = offset / grain * grain; start < offset + bytes; start += piece) {
     const Bytes whole = std::min(piece, plan::align_up(offset + bytes - start, grain));
@@ -450,7 +446,7 @@ void Executor::access_now(plan::Tier tier, Bytes offset, Bytes bytes,
         space(tier).read(last, memory.get() + (last - start), grain);
       }
     }
-    use({memory.get() + (first - start), static_cast<std::size_t>(end - first)}, first - offset);
+    use({memory.get() + (first - start), to_size(end - first)}, first - offset);
     if (writes) space(tier).write(start, memory.get(), whole);
   }
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/digest.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "files/step_folders.h"
 
@@ -44,10 +45,10 @@ std::string advice_to_resume(io::FileSystem& files, const fs::path& folder) {
 }
 
 std::string digest_of(io::File& file, Bytes bytes) {
-  std::vector<std::byte> piece(static_cast<std::size_t>(std::min<Bytes>(bytes, 4 * kMiB)));
+  std::vector<std::byte> piece(to_size(std::min<Bytes>(bytes, 4 * kMiB)));
   Digest digest;
   for (Bytes at = 0; at < bytes; at += static_cast<Bytes>(piece.size())) {
-    piece.resize(static_cast<std::size_t>(std::min(std::ssize(piece), bytes - at)));
+    piece.resize(to_size(std::min(std::ssize(piece), bytes - at)));
     file.read(at, piece);
     digest.add(piece);
   }
@@ -126,7 +127,7 @@ void CheckpointWriter::copy_file(std::string_view name, io::File& from) {
   std::vector<std::byte> piece;
   Digest digest;
   for (Bytes at = 0; at < bytes; at += static_cast<Bytes>(piece.size())) {
-    piece.resize(static_cast<std::size_t>(std::min(bytes - at, kCopyBytes)));
+    piece.resize(to_size(std::min(bytes - at, kCopyBytes)));
     from.read(at, piece);
     to->write(at, piece);
     digest.add(piece);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/in_quotes.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "files/safetensors_header.h"
 
@@ -49,7 +50,7 @@ std::string read_header(io::File& file) {
     fail(fmt::format("a header of at most {} bytes in a file of {}", most, size),
          fmt::format("{} bytes", bytes));
   }
-  std::string text(static_cast<std::size_t>(bytes), '\0');
+  std::string text(to_size(bytes), '\0');
   file.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
   if (!text.starts_with('{')) fail("a header that begins with {", in_quotes(text.substr(0, 8)));
   return text;

@@ -14,6 +14,7 @@
 
 #include "base/in_quotes.h"
 #include "base/json.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "ebb/hybrid_optimizer.h"
 #include "ebb/hybrid_optimizer_c.h"
@@ -183,8 +184,7 @@ std::vector<HybridOptimizer::Parameter> parameters_of(const ebb_hybrid_parameter
   const std::size_t size = count > 0 ? size_of(at(list, "the list of parameters")) : 0;
   for (std::int64_t i = 0; i < count; ++i) {
     ebb_hybrid_parameter p{};
-    std::memcpy(&p, reinterpret_cast<const std::byte*>(list) + static_cast<std::size_t>(i) * size,
-                size);
+    std::memcpy(&p, reinterpret_cast<const std::byte*>(list) + ebb::to_size(i) * size, size);
     if (p.struct_size != size) {
       throw ConfigError(
           fmt::format("parameter {}: its struct_size is {}, expected {} as that of "
@@ -269,7 +269,7 @@ int ebb_hybrid_read_master(ebb_hybrid* optimizer, int64_t parameter, float* to, 
   return guarded([&] {
     if (count > 0) at(to, "the masters' place");
     if (count < 0) throw ConfigError(fmt::format("read_master into {} elements", count));
-    of(optimizer).read_master(parameter, {to, static_cast<std::size_t>(count)});
+    of(optimizer).read_master(parameter, {to, ebb::to_size(count)});
   });
 }
 

@@ -53,7 +53,7 @@ void Memory::size_window(const std::vector<Chunk>& chunks, Bytes window) {
                     format_bytes(window), fewest, format_bytes(slot_bytes_),
                     format_bytes(fewest * slot_bytes_)));
   }
-  slots_.resize(static_cast<std::size_t>(std::min(wanted, streamed)));
+  slots_.resize(std::min(wanted, streamed));
 }
 
 void Memory::carve(const ChunkMap& map, memory::Carver& device, memory::Carver& host,

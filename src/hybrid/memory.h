@@ -2,12 +2,15 @@
 // made.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/list.h"
+#include "base/to_size.h"
 #include "device/device.h"
 #include "hybrid/chunks.h"
 #include "kernels/optimizer_ops.h"
@@ -36,7 +39,7 @@ class Memory {
   // where the window holds less than two chunks.
   Memory(device::Device& device, const ChunkMap& map, const MemoryOptions& options);
 
-  const Home& home(std::size_t chunk) const { return homes_[chunk]; }
+  const Home& home(std::integral auto chunk) const { return homes_[chunk]; }
   // Places of the window, each large enough for the state of any streamed chunk.
   std::size_t slots() const { return slots_.size(); }
   std::byte* slot(std::size_t index) const { return slots_[index]; }
@@ -58,7 +61,7 @@ class Memory {
   using Books = std::vector<Line>;
 
   static std::span<std::byte> piece(const device::Buffer& buffer) {
-    return {buffer.data(), static_cast<std::size_t>(buffer.bytes())};
+    return {buffer.data(), to_size(buffer.bytes())};
   }
   void size_window(const std::vector<Chunk>& chunks, Bytes window);
   void carve(const ChunkMap& map, memory::Carver& device, memory::Carver& host, Books& device_books,
@@ -67,8 +70,8 @@ class Memory {
                        std::vector<memory::Reservation>& to);
 
   Bytes slot_bytes_ = 0;
-  std::vector<Home> homes_;
-  std::vector<std::byte*> slots_;
+  List<Home> homes_;
+  List<std::byte*> slots_;
   double* squares_ = nullptr;
   double* host_squares_ = nullptr;
   kernels::StepScale* scale_ = nullptr;

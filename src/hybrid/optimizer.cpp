@@ -6,6 +6,7 @@
 
 #include "base/in_quotes.h"
 #include "base/machine.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 
 namespace ebb::hybrid {
@@ -98,7 +99,7 @@ void Optimizer::clear_states() {
   constexpr std::size_t piece = std::size_t{16} << 20;
   pool_.parallel_for(static_cast<std::int64_t>((host.size() + piece - 1) / piece),
                      [&](std::int64_t index, int) {
-                       const std::size_t start = static_cast<std::size_t>(index) * piece;
+                       const std::size_t start = to_size(index) * piece;
                        const auto part = host.subspan(start, std::min(piece, host.size() - start));
                        std::fill(part.begin(), part.end(), std::byte{0});
                      });
@@ -109,7 +110,7 @@ Optimizer::GradientStatus& Optimizer::gradient_status(std::int64_t parameter) {
     throw ConfigError(
         fmt::format("parameter {}: there are {}, counted from 0", parameter, parameters()));
   }
-  return gradient_status_[static_cast<std::size_t>(parameter)];
+  return gradient_status_[parameter];
 }
 
 device::ForeignStream& Optimizer::foreign(void* stream) {
@@ -154,7 +155,7 @@ StateStore& Optimizer::store() {
 
 void Optimizer::set_gradient(std::int64_t parameter, const void* gradient) {
   GradientStatus& status = gradient_status(parameter);
-  Parameter& of = parameters_[static_cast<std::size_t>(parameter)];
+  Parameter& of = parameters_[parameter];
   check_gradient(of, gradient);
   if (status.is_ready || !status.is_awaited) {
     throw ConfigError(fmt::format(
@@ -169,12 +170,12 @@ void Optimizer::set_gradient(std::int64_t parameter, const void* gradient) {
 void Optimizer::wait_for_weight(std::int64_t parameter, void* stream) {
   GradientStatus& status = gradient_status(parameter);
   issue([&] {
-    for (const int c : map_.chunks_of[static_cast<std::size_t>(parameter)]) {
+    for (const int c : map_.chunks_of[parameter]) {
       foreign(stream).wait(*chunk_status(c).done);
     }
   });
   status.is_awaited = true;
-  if (!status.is_ready) in_use_.remove(parameters_[static_cast<std::size_t>(parameter)]);
+  if (!status.is_ready) in_use_.remove(parameters_[parameter]);
 }
 
 void Optimizer::wait() {
@@ -198,7 +199,7 @@ void Optimizer::weights_changed(void* stream) {
 
 void Optimizer::read_master(std::int64_t parameter, std::span<float> to) {
   gradient_status(parameter);
-  const Parameter& of = parameters_[static_cast<std::size_t>(parameter)];
+  const Parameter& of = parameters_[parameter];
   if (static_cast<std::int64_t>(to.size()) != of.count) {
     throw ConfigError(fmt::format("read_master of {} into {} elements: it has {}",
                                   in_quotes(of.name), to.size(), of.count));

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "base/list.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "exec/lanes.h"
@@ -52,7 +53,7 @@ class Optimizer {
   std::int64_t steps() const { return info_.step; }
   HybridOptimizer::Placement placement() const;
   HybridOptimizer::Traffic traffic() const { return {up_bytes_, down_bytes_}; }
-  const std::vector<Chunk>& chunks() const { return map_.chunks; }
+  const List<Chunk>& chunks() const { return map_.chunks; }
   StateStore& store();  // after wait()
 
   void set_gradient(std::int64_t parameter, const void* gradient);
@@ -84,7 +85,7 @@ class Optimizer {
   };
 
   GradientStatus& gradient_status(std::int64_t parameter);
-  ChunkStatus& chunk_status(int chunk) { return chunk_status_[static_cast<std::size_t>(chunk)]; }
+  ChunkStatus& chunk_status(int chunk) { return chunk_status_[chunk]; }
   device::ForeignStream& foreign(void* stream);
   void order_behind(void* stream, std::initializer_list<device::Stream*> lanes);
   void require_between_steps(std::string_view what) const;
@@ -111,7 +112,7 @@ class Optimizer {
               const states::UpdateNumbers& numbers, const kernels::StepScale* scale);
 
   // Declared in the order that they need each other; lanes last, as their end waits for the work.
-  std::vector<Parameter> parameters_;
+  List<Parameter> parameters_;
   Choices choices_;
   StateInfo info_;
   ChunkMap map_;
@@ -119,9 +120,9 @@ class Optimizer {
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<kernels::OptimizerLibrary> device_library_;
   std::unique_ptr<kernels::OptimizerLibrary> host_library_;
-  std::vector<GradientStatus> gradient_status_;
+  List<GradientStatus> gradient_status_;
   Memory memory_;
-  std::vector<ChunkStatus> chunk_status_;
+  List<ChunkStatus> chunk_status_;
   std::vector<std::size_t> resident_;  // chunks
   std::vector<std::size_t> streamed_;
   std::vector<std::size_t> hosted_;

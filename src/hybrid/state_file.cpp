@@ -223,8 +223,7 @@ void StateFile::check_digest(std::span<std::byte> staging) const {
     if (&tensor == &file_.tensors().back()) break;
     if (with_names) add_plane(digest, tensor.name, tensor.type, tensor.shape);
     for (Bytes offset = 0; offset < tensor.bytes;) {
-      const auto piece =
-          staging.first(std::min(staging.size(), static_cast<std::size_t>(tensor.bytes - offset)));
+      const auto piece = staging.first(std::min(staging.size(), to_size(tensor.bytes - offset)));
       file_.read(tensor, offset, piece);
       digest.add(piece);
       offset += static_cast<Bytes>(piece.size());

@@ -11,14 +11,13 @@ using states::plane_bytes;
 
 std::byte* ChunkHomes::address(Plane plane, int c, const Part& part) const {
   if (plane == Plane::weight) {
-    return parameters_[static_cast<std::size_t>(part.parameter)].weight +
-           plane_bytes(plane, map_[c].kind, part.in_parameter);
+    return parameters_[part.parameter].weight + plane_bytes(plane, map_[c].kind, part.in_parameter);
   }
-  return memory_.home(static_cast<std::size_t>(c)).state + map_[c].offset(plane, part.in_chunk);
+  return memory_.home(c).state + map_[c].offset(plane, part.in_chunk);
 }
 
 std::byte* ChunkHomes::copy_of_weight(int c, const Part& part) const {
-  std::byte* copies = memory_.home(static_cast<std::size_t>(c)).weight;
+  std::byte* copies = memory_.home(c).weight;
   if (copies == nullptr) return nullptr;
   return copies + plane_bytes(Plane::weight, map_[c].kind, part.in_chunk);
 }

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "base/list.h"
 #include "device/device.h"
 #include "hybrid/chunks.h"
 #include "hybrid/memory.h"
@@ -15,7 +16,7 @@ namespace ebb::hybrid {
 class ChunkHomes : public states::ChunkMemory {
  public:
   // Keeps references to all of it. Copies are made on the stream.
-  ChunkHomes(const std::vector<Parameter>& parameters, const ChunkMap& map, const Memory& memory,
+  ChunkHomes(const List<Parameter>& parameters, const ChunkMap& map, const Memory& memory,
              device::Stream& stream)
       : parameters_(parameters), map_(map), memory_(memory), stream_(stream) {}
 
@@ -25,14 +26,14 @@ class ChunkHomes : public states::ChunkMemory {
   // The CPU's copies become the caller's weights.
   void copy_weights();
 
-  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const List<Parameter>& parameters() const { return parameters_; }
 
  private:
   // Where the part's plane is kept, and the CPU's copy of its weight, or null.
   std::byte* address(Plane plane, int chunk, const Part& part) const;
   std::byte* copy_of_weight(int chunk, const Part& part) const;
 
-  const std::vector<Parameter>& parameters_;
+  const List<Parameter>& parameters_;
   const ChunkMap& map_;
   const Memory& memory_;
   device::Stream& stream_;
@@ -41,7 +42,7 @@ class ChunkHomes : public states::ChunkMemory {
 class StateStore : private ChunkHomes, public states::Store {
  public:
   // Keeps references to all of it.
-  StateStore(const std::vector<Parameter>& parameters, const ChunkMap& map, const Memory& memory,
+  StateStore(const List<Parameter>& parameters, const ChunkMap& map, const Memory& memory,
              ThreadPool& pool, device::Stream& stream)
       : ChunkHomes(parameters, map, memory, stream), Store(map, *this, pool, memory.staging()) {}
 

@@ -13,7 +13,7 @@ using kernels::StepScale;
 
 void Optimizer::gradient_ready(std::int64_t parameter, void* stream) {
   GradientStatus& status = gradient_status(parameter);
-  const Parameter& of = parameters_[static_cast<std::size_t>(parameter)];
+  const Parameter& of = parameters_[parameter];
   check_gradient(of, of.gradient);
   if (status.is_ready) {
     throw ConfigError(fmt::format(
@@ -38,8 +38,7 @@ void Optimizer::gradient_ready(std::int64_t parameter, void* stream) {
     foreign(stream).record(*status.ready);
     compute_.wait(*status.ready);
     queue(compute_, [this, &of, gradient = of.gradient,
-                     to = memory_.squares() +
-                          map_.tensors[static_cast<std::size_t>(parameter)].first_square] {
+                     to = memory_.squares() + map_.tensors[parameter].first_square] {
       device_library_->ops({.stream = &compute_})
           ->square_sums(to, gradient, of.gradient_type, of.count);
     });
@@ -51,9 +50,9 @@ void Optimizer::gradient_ready(std::int64_t parameter, void* stream) {
 }
 
 void Optimizer::send_gradients(std::int64_t parameter) {
-  const Parameter& of = parameters_[static_cast<std::size_t>(parameter)];
+  const Parameter& of = parameters_[parameter];
   bool waits = false;
-  for (const int c : map_.chunks_of[static_cast<std::size_t>(parameter)]) {
+  for (const int c : map_.chunks_of[parameter]) {
     const Chunk& chunk = map_[c];
     if (chunk.site != Site::host) continue;
     if (!waits) gradients_.wait(*gradient_status(parameter).ready);
@@ -163,7 +162,7 @@ void Optimizer::update(std::size_t c, std::byte* state, bool on_host,
   }
   // Memory on the device is the caller's, a tensor each.
   const auto updates = states::updates_of(map_, index, state, numbers, [&](const Part& part) {
-    const Parameter& of = parameters_[static_cast<std::size_t>(part.parameter)];
+    const Parameter& of = parameters_[part.parameter];
     return states::PartMemory{of.weight + part.in_parameter * size_of(of.weight_type),
                               of.gradient + part.in_parameter * size_of(of.gradient_type)};
   });
@@ -182,9 +181,7 @@ void Optimizer::update_on_host(const states::UpdateNumbers& numbers, const StepS
     weights_.wait(*status.updated);
     const Bytes element = size_of(map_.chunks[c].kind.weight_type);
     for (const Part& part : map_.chunks[c].parts) {
-      queue_copy(weights_,
-                 parameters_[static_cast<std::size_t>(part.parameter)].weight +
-                     part.in_parameter * element,
+      queue_copy(weights_, parameters_[part.parameter].weight + part.in_parameter * element,
                  memory_.home(c).weight + part.in_chunk * element, part.count * element, up_bytes_);
     }
     weights_.record(*status.done);

@@ -15,8 +15,6 @@ namespace fs = std::filesystem;
 
 constexpr DurableImage::Node kFolder = 0;
 
-std::size_t at(DurableImage::Node node) { return static_cast<std::size_t>(node); }
-
 }  // namespace
 
 DurableImage::DurableImage(FileSystem& files, fs::path folder)
@@ -32,14 +30,14 @@ DurableImage::Node DurableImage::add(bool is_folder) {
 void DurableImage::read_folder(FileSystem& files, const fs::path& path, Node node) {
   for (const fs::path& entry : files.list(path)) {
     const Node child = add(files.is_directory(entry));
-    if (entries_[at(child)].is_folder) {
+    if (entries_[child].is_folder) {
       read_folder(files, entry, child);
     } else {
-      entries_[at(child)].content = read_text(files, entry, std::numeric_limits<Bytes>::max());
+      entries_[child].content = read_text(files, entry, std::numeric_limits<Bytes>::max());
     }
-    entries_[at(node)].now[entry.filename().string()] = child;
+    entries_[node].now[entry.filename().string()] = child;
   }
-  entries_[at(node)].durable = entries_[at(node)].now;
+  entries_[node].durable = entries_[node].now;
 }
 
 DurableImage::Node DurableImage::find(const fs::path& path) const {
@@ -48,7 +46,7 @@ DurableImage::Node DurableImage::find(const fs::path& path) const {
   Node node = kFolder;
   for (const fs::path& part : below) {
     if (part == "." || part.empty()) continue;
-    const Names& names = entries_[at(node)].now;
+    const Names& names = entries_[node].now;
     const auto found = names.find(part.string());
     if (found == names.end()) return kNone;
     node = found->second;
@@ -68,7 +66,7 @@ void DurableImage::change(std::string what, std::vector<Edit> edits) {
   std::erase_if(edits, [](const Edit& edit) { return edit.folder == kNone; });
   if (edits.empty()) return;
   for (const Edit& edit : edits) {
-    apply(edit, entries_[at(edit.folder)].now);
+    apply(edit, entries_[edit.folder].now);
   }
   pending_.push_back({std::move(what), std::move(edits)});
 }
@@ -106,11 +104,11 @@ void DurableImage::removed(const fs::path& path) {
 }
 
 void DurableImage::written(Node file) {
-  if (file != kNone) entries_[at(file)].content.clear();
+  if (file != kNone) entries_[file].content.clear();
 }
 
 void DurableImage::synced(Node file, std::string content) {
-  if (file != kNone) entries_[at(file)].content = std::move(content);
+  if (file != kNone) entries_[file].content = std::move(content);
 }
 
 void DurableImage::folder_synced(const fs::path& path) {
@@ -119,7 +117,7 @@ void DurableImage::folder_synced(const fs::path& path) {
     const bool touched = std::any_of(change.edits.begin(), change.edits.end(),
                                      [&](const Edit& edit) { return edit.folder == folder; });
     if (!touched) return false;
-    for (const Edit& edit : change.edits) apply(edit, entries_[at(edit.folder)].durable);
+    for (const Edit& edit : change.edits) apply(edit, entries_[edit.folder].durable);
     return true;
   });
 }
@@ -146,11 +144,11 @@ void DurableImage::restore(FileSystem& files, FunctionRef<bool(std::size_t index
 void DurableImage::write_folder(FileSystem& files, const fs::path& path, const Names& names,
                                 const std::map<Node, Names>& all) const {
   for (const auto& [name, node] : names) {
-    if (entries_[at(node)].is_folder) {
+    if (entries_[node].is_folder) {
       files.make_directory(path / name);
       write_folder(files, path / name, all.at(node), all);
     } else {
-      files.create(path / name)->write(0, std::as_bytes(std::span(entries_[at(node)].content)));
+      files.create(path / name)->write(0, std::as_bytes(std::span(entries_[node].content)));
     }
   }
 }

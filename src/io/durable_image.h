@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "base/list.h"
 #include "io/file_system.h"
 
 namespace ebb::io {
@@ -71,7 +72,7 @@ class DurableImage {
                     const std::map<Node, Names>& all) const;
 
   std::filesystem::path folder_;
-  std::vector<Entry> entries_;  // by node; the folder itself first
+  List<Entry> entries_;  // by node; the folder itself first
   std::vector<Change> pending_;
 };
 

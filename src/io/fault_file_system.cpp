@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "io/durable_image.h"
 #include "io/failure.h"
@@ -144,7 +145,7 @@ class FaultFileSystem::FaultFile final : public File {
     state_->count_or_throw(Operation::sync, "sync", path());
     if (node_ == DurableImage::kNone) return wrapped_->sync();
     state_->watch([&](DurableImage& image) {
-      std::string content(static_cast<std::size_t>(wrapped_->size()), '\0');
+      std::string content(to_size(wrapped_->size()), '\0');
       wrapped_->read(0, std::as_writable_bytes(std::span(content)));
       image.synced(node_, std::move(content));
     });

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/printable.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "io/failure.h"
 
@@ -21,7 +22,7 @@ namespace {
 std::string holder(int descriptor) {
   std::array<char, 512> text{};
   const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
-  std::string words(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  std::string words(text.data(), got > 0 ? to_size(got) : 0);
   words = words.substr(0, words.find('\n'));
   return words.empty() ? "another process" : printable(words, 200);
 }

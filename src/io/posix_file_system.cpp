@@ -16,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "io/failure.h"
 
@@ -85,7 +86,7 @@ class PosixFile final : public File {
       });
       if (got < 0) throw_failure("read", path(), errno, transfer(offset, to.size(), done));
       if (got == 0) throw_end_of_file(transfer(offset, to.size(), done));
-      done += static_cast<std::size_t>(got);
+      done += to_size(got);
     }
   }
 
@@ -101,7 +102,7 @@ class PosixFile final : public File {
         throw_failure("write", path(), put < 0 ? errno : ENOSPC,
                       transfer(offset, from.size(), done));
       }
-      done += static_cast<std::size_t>(put);
+      done += to_size(put);
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 
 namespace ebb::io {
@@ -17,7 +18,7 @@ std::string read_text(FileSystem& files, const std::filesystem::path& path, Byte
                     "Check that this is the right file.",
                     path.string(), max_bytes, size));
   }
-  std::string text(static_cast<std::size_t>(size), '\0');
+  std::string text(to_size(size), '\0');
   file->read(0, std::as_writable_bytes(std::span(text)));
   return text;
 }

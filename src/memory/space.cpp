@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 
 namespace ebb::memory {
@@ -26,7 +27,7 @@ void Space::clear(Bytes offset, Bytes bytes) {
   const auto free = [&](std::byte* memory) {
     if (!stalled()) ::operator delete(memory, alignment);
   };
-  const auto length = static_cast<std::size_t>(std::min(most, bytes));
+  const auto length = to_size(std::min(most, bytes));
   const std::unique_ptr<std::byte, decltype(free)> zeros(
       static_cast<std::byte*>(::operator new(length, alignment)), free);
   std::fill_n(zeros.get(), length, std::byte{});

@@ -167,9 +167,8 @@ void check(const Config& config, std::string_view where) {
                         names.heads, config.heads));
   }
   require(config.norm_epsilon >= 0, fmt::format("{} should not be negative", names.norm_epsilon));
-  require(
-      config.windows.empty() || config.windows.size() == static_cast<std::size_t>(config.layers),
-      fmt::format("there are {} windows for {} layers", config.windows.size(), config.layers));
+  require(config.windows.empty() || config.windows.count() == config.layers,
+          fmt::format("there are {} windows for {} layers", config.windows.size(), config.layers));
   if (config.positions == Config::Positions::learned) return;
   require(config.head_dim % 2 == 0, fmt::format("head_dim ({}) should be even", config.head_dim));
   require(config.rope_theta > 0, "rope_theta should be positive");

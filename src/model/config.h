@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "base/list.h"
 #include "kernels/model_ops.h"
 
 namespace ebb::model {
@@ -48,9 +49,8 @@ struct Config {
   Positions positions = Positions::rotary;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling = {};
-  std::vector<std::int64_t> windows =
-      {};                         // keys a query sees, by layer, 0: all; empty: all, always
-  NormKind norm = NormKind::rms;  // layer norms have biases
+  List<std::int64_t> windows = {};  // keys a query sees, by layer, 0: all; empty: all, always
+  NormKind norm = NormKind::rms;    // layer norms have biases
   double norm_epsilon = 1e-5;
   double norm_offset = 0.0;  // added to the weights of norms
   bool qk_norm = false;      // q and k are normalised by heads before they are rotated
@@ -69,9 +69,7 @@ struct Config {
   std::int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
   // What the MLP's first product makes.
   std::int64_t up_width() const { return gated ? 2 * intermediate : intermediate; }
-  std::int64_t window(std::int64_t layer) const {
-    return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
-  }
+  std::int64_t window(std::int64_t layer) const { return windows.empty() ? 0 : windows[layer]; }
 
   friend bool operator==(const Config&, const Config&) = default;
 };

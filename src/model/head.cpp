@@ -3,6 +3,7 @@
 // same products in the same order for every sum.
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "kernels/views.h"
 #include "model/decoder.h"
 
@@ -30,7 +31,7 @@ ConstPieces to_read(const Pieces& pieces) { return {pieces.first, pieces.cols, p
 
 std::span<const std::int32_t> part_of(std::span<const std::int32_t> targets, std::int64_t first,
                                       std::int64_t count) {
-  return targets.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+  return targets.subspan(to_size(first), to_size(count));
 }
 
 }  // namespace

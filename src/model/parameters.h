@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/list.h"
 #include "model/config.h"
 
 namespace ebb::model {
@@ -42,8 +43,8 @@ constexpr std::int64_t block_length(std::int64_t count) {
 }
 
 struct Parameters {
-  std::vector<Parameter> all;  // in checkpoint order: block by block
-  std::vector<ParameterBlock> blocks;
+  List<Parameter> all;  // in checkpoint order: block by block
+  List<ParameterBlock> blocks;
 
   std::int64_t count() const;  // without padding
 };

@@ -73,7 +73,7 @@ Config preset(std::string_view name) {
     if (p.rope_factor > 0) {
       config.rope_scaling = {.kind = RopeScaling::Kind::llama3, .factor = p.rope_factor};
     }
-    if (p.window > 0) config.windows.assign(static_cast<std::size_t>(p.layers), p.window);
+    if (p.window > 0) config.windows.assign(p.layers, p.window);
     return config;
   }
   throw ConfigError(fmt::format("preset:{} is not known. The presets are: {}.", name,

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/enum_array.h"
+#include "base/to_size.h"
 
 namespace ebb::plan {
 
@@ -38,7 +39,7 @@ void Program::find_lifetimes() {
   for (Object& object : objects) object.held = object.last;
   for (std::size_t s = 0; s < streams.size(); ++s) {
     // The one that comes when as many as are wanted are alive may have the first one's bytes.
-    const auto ahead = static_cast<std::size_t>(std::max(1, streams[s].depth) - 1);
+    const auto ahead = to_size(std::max(1, streams[s].depth) - 1);
     for (std::size_t i = 0; i + ahead < born[s].size(); ++i) {
       Object& object = objects[born[s][i]];
       object.held = std::max(object.held, (*this)[born[s][i + ahead]].first);

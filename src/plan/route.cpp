@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
+
 namespace ebb::plan {
 namespace {
 
@@ -81,7 +83,7 @@ class Router {
       for (std::size_t hop = 1; hop < way.size(); ++hop) {
         Use to = destination;
         to.range = {destination.range.first + done, bytes};
-        auto number = static_cast<std::size_t>(done / piece);
+        auto number = to_size(done / piece);
         if (hop + 1 < way.size()) {
           to.object = staging(way[hop], align_up(bytes, grain), grain, way.front(), way.back());
           to.range = {0, bytes};
@@ -171,8 +173,7 @@ Task transfer_task(const Program& program, Use source, Use destination, Traffic 
   const Range range = program.range_of(source);
   source.range = range;
   destination.range.bytes = range.bytes;
-  const auto lane = program.topology->link(from, to, traffic,
-                                           number + static_cast<std::size_t>(destination.object));
+  const auto lane = program.topology->link(from, to, traffic, number + to_size(destination.object));
   return {.kind = Task::Kind::transfer,
           .op = Op::transfer,
           .lane = lane.value_or(Lane::compute),

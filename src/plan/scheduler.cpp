@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include "base/to_size.h"
+
 namespace ebb::plan {
 namespace {
 
@@ -63,7 +65,7 @@ class Scheduler {
       if (object(i).stream >= 0) by_stream[object(i).stream].push_back(i);
     }
     for (const auto& [stream, members] : by_stream) {
-      const auto ahead = static_cast<std::size_t>(std::max(1, program_.streams[stream].depth) - 1);
+      const auto ahead = to_size(std::max(1, program_.streams[stream].depth) - 1);
       List<const Object*> objects;  // one may be fetched in parts, which come together
       for (const std::size_t i : members) {
         const bool fresh = objects.empty() || objects.back() != &object(i);

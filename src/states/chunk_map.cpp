@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "kernels/optimizer_ops.h"
 
 namespace ebb::states {
@@ -24,7 +25,7 @@ std::size_t Run::index_at(std::int64_t element) const {
   const auto behind =
       std::upper_bound(places.begin(), places.end(), element,
                        [](std::int64_t e, const TensorRange& place) { return e < place.first; });
-  return static_cast<std::size_t>(std::max<std::ptrdiff_t>(behind - places.begin(), 1)) - 1;
+  return to_size(std::max<std::ptrdiff_t>(behind - places.begin(), 1)) - 1;
 }
 
 void add_chunk(ChunkMap& map, const Run& run, std::int64_t first, std::int64_t count) {
@@ -40,8 +41,7 @@ void add_chunk(ChunkMap& map, const Run& run, std::int64_t first, std::int64_t c
                            .in_chunk = begin - first,
                            .count = end - begin});
     chunk.parameters += end - begin;
-    map.chunks_of[static_cast<std::size_t>(run.parameters[i])].push_back(
-        static_cast<int>(map.chunks.size()));
+    map.chunks_of[run.parameters[i]].push_back(static_cast<int>(map.chunks.size()));
   }
   const Tensor& tensor = map.of(chunk.parts.front());
   chunk.kind = tensor.kind;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/chunking.h"
+#include "base/list.h"
 #include "states/format.h"
 
 namespace ebb::states {
@@ -49,18 +50,14 @@ struct Chunk {
 };
 
 struct ChunkMap {
-  std::vector<Tensor> tensors{};              // by parameter
-  std::vector<Chunk> chunks{};                // in any order that suits those who move them
-  std::vector<std::vector<int>> chunks_of{};  // by parameter, in the parameter's order
-  std::int64_t squares = 0;                   // sums of squares of all parameters together
+  List<Tensor> tensors{};              // by parameter
+  List<Chunk> chunks{};                // in any order that suits those who move them
+  List<std::vector<int>> chunks_of{};  // by parameter, in the parameter's order
+  std::int64_t squares = 0;            // sums of squares of all parameters together
 
-  Chunk& operator[](std::int64_t chunk) { return chunks[static_cast<std::size_t>(chunk)]; }
-  const Chunk& operator[](std::int64_t chunk) const {
-    return chunks[static_cast<std::size_t>(chunk)];
-  }
-  const Tensor& of(const Part& part) const {
-    return tensors[static_cast<std::size_t>(part.parameter)];
-  }
+  Chunk& operator[](std::int64_t chunk) { return chunks[chunk]; }
+  const Chunk& operator[](std::int64_t chunk) const { return chunks[chunk]; }
+  const Tensor& of(const Part& part) const { return tensors[part.parameter]; }
   // Index of a part's first sum of squares.
   std::int64_t first_square(const Part& part) const;
 };

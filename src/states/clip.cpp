@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/to_size.h"
+
 namespace ebb::states {
 
 GradientNorm global_norm(std::span<const std::span<const double>> partials, double clip) {
@@ -32,7 +34,7 @@ GradientNorm global_norm(const ChunkMap& map, const double* squares, double clip
   tensors.reserve(map.tensors.size());
   for (const Tensor& tensor : map.tensors) {
     tensors.emplace_back(squares + tensor.first_square,
-                         static_cast<std::size_t>(kernels::norm_blocks(tensor.count)));
+                         to_size(kernels::norm_blocks(tensor.count)));
   }
   return global_norm(tensors, clip);
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/to_size.h"
 #include "kernels/moment_codes.h"
 
 namespace ebb::states {
@@ -19,7 +20,7 @@ constexpr std::uint32_t kHalfOfSecond = 1u << (kernels::kSecondDropped - 1);
 
 void copy_floats(void* to, const void* from, std::int64_t count) {
   if (to == nullptr || from == nullptr) return;
-  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
+  std::memcpy(to, from, to_size(count) * sizeof(float));
 }
 
 // Where the span's planes have the code of its i-th element.

@@ -37,7 +37,7 @@ struct Halves {
 // Calls visit(chunk, part, index within the request) for the parts of a parameter's range.
 template <class Visit>
 void Store::for_parts(int parameter, std::int64_t first, std::int64_t count, Visit visit) {
-  for (const int c : map_.chunks_of[to_size(parameter)]) {
+  for (const int c : map_.chunks_of[parameter]) {
     for (const Part& part : map_[c].parts) {
       if (part.parameter != parameter) continue;
       const std::int64_t begin = std::max(first, part.in_parameter);

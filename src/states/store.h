@@ -79,9 +79,7 @@ class Store {
   std::string stored_moments_digest();
 
  private:
-  const Tensor& tensor(int parameter) const {
-    return map_.tensors[static_cast<std::size_t>(parameter)];
-  }
+  const Tensor& tensor(int parameter) const { return map_.tensors[parameter]; }
   int parameters() const { return static_cast<int>(map_.tensors.size()); }
   template <class Visit>
   void for_parts(int parameter, std::int64_t first, std::int64_t count, Visit visit);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/machine.h"
+#include "base/to_size.h"
 #include "device/cpu/cpu_stream.h"
 #include "ebb/error.h"
 
@@ -20,17 +21,17 @@ class MappedBuffer final : public Buffer {
   MappedBuffer(Bytes bytes, std::string_view what) {
     bytes_ = bytes;
     if (bytes == 0) return;
-    void* at = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* at =
+        ::mmap(nullptr, to_size(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) {
       throw DeviceError(fmt::format("cannot map {} ({} bytes) of {} memory: {}",
                                     format_bytes(bytes), bytes, what, std::strerror(errno)));
     }
     data_ = static_cast<std::byte*>(at);
-    ::madvise(at, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // a wish; refusal is fine
+    ::madvise(at, to_size(bytes), MADV_HUGEPAGE);  // a wish; refusal is fine
   }
   ~MappedBuffer() override {
-    if (data_ != nullptr) ::munmap(data_, static_cast<std::size_t>(bytes_));
+    if (data_ != nullptr) ::munmap(data_, to_size(bytes_));
   }
   MappedBuffer(const MappedBuffer&) = delete;
   MappedBuffer& operator=(const MappedBuffer&) = delete;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/to_size.h"
+
 namespace ebb::device {
 
 std::uint64_t CpuEvent::ticket() {
@@ -75,11 +77,11 @@ void CpuStream::synchronize() {
 }
 
 void CpuStream::copy(void* to, const void* from, Bytes bytes) {
-  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  std::memcpy(to, from, to_size(bytes));
 }
 
 void CpuStream::fill(void* to, std::uint8_t value, Bytes bytes) {
-  std::memset(to, value, static_cast<std::size_t>(bytes));
+  std::memset(to, value, to_size(bytes));
 }
 
 void CpuStream::pause(std::int64_t microseconds) {

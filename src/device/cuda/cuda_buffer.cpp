@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/machine.h"
+#include "base/to_size.h"
 #include "device/cuda/check.h"
 #include "ebb/error.h"
 
@@ -59,7 +60,7 @@ CudaBuffer::CudaBuffer(Bytes bytes, RegisteredMemory& memory) : memory_(memory) 
   bytes_ = bytes;
   if (bytes == 0) return;
   void* at = nullptr;
-  const cudaError_t status = cudaMalloc(&at, static_cast<std::size_t>(bytes));
+  const cudaError_t status = cudaMalloc(&at, to_size(bytes));
   if (status != cudaSuccess) {
     check(status, fmt::format("cudaMalloc of {} ({} bytes) of device memory, of which {}",
                               format_bytes(bytes), bytes, free_on_device()));
@@ -96,19 +97,19 @@ BorrowedCudaBuffer::BorrowedCudaBuffer(void* data, Bytes bytes, int device,
 PinnedBuffer::PinnedBuffer(Bytes bytes, RegisteredMemory& memory) : memory_(memory) {
   bytes_ = bytes;
   if (bytes == 0) return;
-  void* at = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* at =
+      ::mmap(nullptr, to_size(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) {
     throw DeviceError(fmt::format("cannot map {} ({} bytes) of host memory, of which {}: {}",
                                   format_bytes(bytes), bytes, free_on_host(),
                                   std::strerror(errno)));
   }
   data_ = static_cast<std::byte*>(at);
-  ::madvise(at, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // a wish; refusal is fine
+  ::madvise(at, to_size(bytes), MADV_HUGEPAGE);  // a wish; refusal is fine
   touch_pages(data_, bytes);
   while (pinned_ < bytes) {
     const Bytes part = std::min(kPiece, bytes - pinned_);
-    const cudaError_t status = cudaHostRegister(data_ + pinned_, static_cast<std::size_t>(part),
+    const cudaError_t status = cudaHostRegister(data_ + pinned_, to_size(part),
                                                 cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (status != cudaSuccess) {
       const std::string call = fmt::format(
@@ -132,7 +133,7 @@ void PinnedBuffer::release() {
   for (Bytes at = 0; at < pinned_; at += kPiece) {
     static_cast<void>(cudaHostUnregister(data_ + at));
   }
-  ::munmap(data_, static_cast<std::size_t>(bytes_));
+  ::munmap(data_, to_size(bytes_));
 }
 
 }  // namespace ebb::device

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "device/cuda/check.h"
 #include "device/cuda/cuda_event.h"
 #include "device/cuda/pause.h"
@@ -93,7 +94,7 @@ void CudaStream::copy(void* to, const void* from, Bytes bytes) {
   const auto* in = static_cast<const std::byte*>(from);
   while (bytes > 0) {
     const Bytes part = std::min({bytes, target.left_in_piece(out), source.left_in_piece(in)});
-    check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(part), cudaMemcpyDefault, handle()),
+    check(cudaMemcpyAsync(out, in, to_size(part), cudaMemcpyDefault, handle()),
           fmt::format("cudaMemcpyAsync of {} bytes on stream '{}'", part, name_));
     out += part;
     in += part;
@@ -109,7 +110,7 @@ void CudaStream::fill(void* to, std::uint8_t value, Bytes bytes) {
   auto* out = static_cast<std::byte*>(to);
   while (bytes > 0) {
     const Bytes part = std::min(bytes, target.left_in_piece(out));
-    check(cudaMemsetAsync(out, value, static_cast<std::size_t>(part), handle()),
+    check(cudaMemsetAsync(out, value, to_size(part), handle()),
           fmt::format("cudaMemsetAsync of {} bytes on stream '{}'", part, name_));
     out += part;
     bytes -= part;
@@ -128,7 +129,7 @@ void CudaStream::copy_now(void* to, const void* from, Bytes bytes) {
     Bytes part = bytes;
     if (target) part = std::min(part, target->left_in_piece(out));
     if (source) part = std::min(part, source->left_in_piece(in));
-    check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(part), cudaMemcpyDefault, handle()),
+    check(cudaMemcpyAsync(out, in, to_size(part), cudaMemcpyDefault, handle()),
           fmt::format("cudaMemcpyAsync of {} bytes on stream '{}'", part, name_));
     out += part;
     in += part;

@@ -1,4 +1,5 @@
 #include "files/model/source.h"
+#include "base/list.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,7 @@
 
 #include "base/in_quotes.h"
 #include "base/json.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "files/folder.h"
 #include "files/json_file.h"
@@ -105,8 +107,8 @@ bool equal_values(const Place& a, const Place& b) {
     for (const int side : {0, 1}) {
       const Place& place = side == 0 ? a : b;
       const Bytes element = size_of(place.tensor->type);
-      stored.resize(static_cast<std::size_t>(n * element));
-      values[side].resize(static_cast<std::size_t>(n));
+      stored.resize(to_size(n * element));
+      values[side].resize(to_size(n));
       place.file->read(*place.tensor, first * element, stored);
       widen(place.tensor->type, stored, values[side]);
     }
@@ -123,7 +125,7 @@ bool stores_own_head(io::FileSystem& files, const std::filesystem::path& folder,
   config.tied = false;
   const model::Parameters parameters = model::parameters_of(config);
   const auto block = [&](const model::ParameterBlock& block) {
-    return parameters.all[static_cast<std::size_t>(block.parameters.front())].name;
+    return parameters.all[block.parameters.front()].name;
   };
   const std::string embedding_name = block(parameters.blocks.front());
   const std::string head_name = block(parameters.blocks.back());
@@ -238,17 +240,17 @@ void check_weights(io::FileSystem& files, const ModelSource& source) {
 void load_weights(io::FileSystem& files, const ModelSource& source,
                   const model::Parameters& parameters, const WeightSink& sink) {
   const WeightFiles weights(files, source.folder);
-  const std::vector<Place> places = find_tensors(weights, parameters, source.config);
+  const List<Place> places = find_tensors(weights, parameters, source.config);
   std::vector<std::byte> stored;
   std::vector<float> values;
-  for (int p = 0; p < static_cast<int>(places.size()); ++p) {
-    const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
-    const auto [file, tensor] = places[static_cast<std::size_t>(p)];
+  for (int p = 0; p < places.count(); ++p) {
+    const model::Parameter& parameter = parameters.all[p];
+    const auto [file, tensor] = places[p];
     const Bytes element = size_of(tensor->type);
     for (std::int64_t first = 0; first < parameter.count(); first += kWeightPiece) {
       const std::int64_t n = std::min(kWeightPiece, parameter.count() - first);
-      stored.resize(static_cast<std::size_t>(n * element));
-      values.resize(static_cast<std::size_t>(n));
+      stored.resize(to_size(n * element));
+      values.resize(to_size(n));
       file->read(*tensor, first * element, stored);
       widen(tensor->type, stored, values);
       const auto bad = std::find_if_not(values.begin(), values.end(),
@@ -281,12 +283,12 @@ void initialize_weights(ThreadPool& pool, const model::Config& config,
     if (!made.values.empty()) sink(made.parameter, made.first, made.values);
   };
   for (int p = 0; p < static_cast<int>(parameters.all.size()); ++p) {
-    const model::Parameter& parameter = parameters.all[static_cast<std::size_t>(p)];
+    const model::Parameter& parameter = parameters.all[p];
     for (std::int64_t first = 0; first < parameter.count(); first += kWeightPiece) {
       const std::int64_t n = std::min(kWeightPiece, parameter.count() - first);
       next.parameter = p;
       next.first = first;
-      next.values.resize(static_cast<std::size_t>(n));
+      next.values.resize(to_size(n));
       pool.parallel_for(1 + (n + grain - 1) / grain, [&](std::int64_t job, int) {
         if (job == 0) return hand_on();
         const std::int64_t from = (job - 1) * grain;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "io/direct/disk_advice.h"
 
@@ -49,7 +50,7 @@ void check_within_file(Direction direction, const DirectRequest& request) {
 }  // namespace
 
 AsyncQueue::AsyncQueue(const QueueOptions& options) : options_(options) {
-  again_.reserve(static_cast<std::size_t>(options.depth));
+  again_.reserve(to_size(options.depth));
 }
 
 void AsyncQueue::run(Direction direction, std::span<const DirectRequest> requests) {
@@ -138,7 +139,7 @@ void AsyncQueue::throw_stalled(Direction direction, std::span<const DirectReques
   abandon();
   const auto first = std::find_if(progress_.begin(), progress_.end(),
                                   [](const Progress& progress) { return progress.under_way; });
-  const DirectRequest& request = requests[static_cast<std::size_t>(first - progress_.begin())];
+  const DirectRequest& request = requests[to_size(first - progress_.begin())];
   throw IoError(fmt::format(
       "cannot {} the disk tier in '{}' at offset {}: wanted {} bytes, got {}: the drive has not "
       "answered for {:g} s (transfers under way: {}). Look into the kernel log (dmesg), check "

@@ -7,6 +7,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/to_size.h"
+
 namespace ebb::io {
 namespace {
 
@@ -38,10 +40,10 @@ struct ThreadQueue::Shared {
 
 ThreadQueue::ThreadQueue(const QueueOptions& options)
     : AsyncQueue(options), shared_(std::make_shared<Shared>()) {
-  shared_->waiting.reserve(static_cast<std::size_t>(options.depth));
-  shared_->finished.reserve(static_cast<std::size_t>(options.depth));
+  shared_->waiting.reserve(to_size(options.depth));
+  shared_->finished.reserve(to_size(options.depth));
   const int threads = std::min(options.depth, kMostThreads);
-  workers_.reserve(static_cast<std::size_t>(threads));
+  workers_.reserve(to_size(threads));
   try {
     for (int i = 0; i < threads; ++i) workers_.emplace_back(work, shared_);
   } catch (...) {
@@ -73,7 +75,7 @@ void ThreadQueue::start(Direction direction, const DirectRequest& piece, std::si
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->waiting.push_back({direction, piece.file->descriptor(), piece.offset, piece.memory,
-                                static_cast<std::size_t>(piece.bytes), tag});
+                                to_size(piece.bytes), tag});
   }
   shared_->wake.notify_one();
 }

@@ -1,3 +1,4 @@
+#include "base/to_size.h"
 #include "ebb/bench.h"
 
 #include <algorithm>
@@ -178,7 +179,7 @@ class OptimizerBench {
     }
     const measure::StreamedPlane gradient = planes.back();
     if (row.name == "square_sums") {
-      partials_.resize(static_cast<std::size_t>(kernels::norm_blocks(span.count)));
+      partials_.resize(to_size(kernels::norm_blocks(span.count)));
       return {[this, span, &library] {
                 library.ops({})->square_sums(partials_.data(), span.gradient, span.gradient_type,
                                              span.count);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/rng.h"
+#include "base/to_size.h"
 
 namespace ebb::measure {
 namespace {
@@ -56,8 +57,7 @@ void StateMemory::fill(ThreadPool& pool) {
     }
     const Bytes state = parts.gradient - parts.state;
     const Bytes from = state * range / ranges;
-    std::memset(base + parts.state + from, 0,
-                static_cast<std::size_t>(state * (range + 1) / ranges - from));
+    std::memset(base + parts.state + from, 0, to_size(state * (range + 1) / ranges - from));
   });
 }
 

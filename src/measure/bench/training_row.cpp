@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/list.h"
 #include "base/rng.h"
 #include "ebb/error.h"
 #include "engine/gemm_cache.h"
@@ -46,7 +47,7 @@ std::vector<text::Batch> made_up_batches(const engine::TrainingSettings& s) {
 void fill_alike(ThreadPool& pool, engine::TrainingRun& run) {
   const model::Parameters& all = run.store().parameters();
   model::Parameters made;
-  std::vector<std::vector<int>> same;  // by made parameter: those it is written to
+  List<std::vector<int>> same;  // by made parameter: those it is written to
   const std::size_t first = all.blocks.front().parameters.size();
   for (std::size_t b = 0; b < all.blocks.size(); ++b) {
     const std::vector<int>& of_block = all.blocks[b].parameters;
@@ -56,14 +57,13 @@ void fill_alike(ThreadPool& pool, engine::TrainingRun& run) {
         same[first + k].push_back(of_block[k]);
         continue;
       }
-      made.all.push_back(all.all[static_cast<std::size_t>(of_block[k])]);
+      made.all.push_back(all.all[of_block[k]]);
       same.push_back({of_block[k]});
     }
   }
   files::initialize_weights(pool, run.settings().config, made, kSeed,
                             [&](int parameter, std::int64_t from, std::span<const float> values) {
-                              run.store().write_master(same[static_cast<std::size_t>(parameter)],
-                                                       from, values);
+                              run.store().write_master(same[parameter], from, values);
                             });
   run.store().clear_moments();
 }

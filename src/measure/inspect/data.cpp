@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "measure/inspect/report.h"
 #include "text/byte_tokenizer.h"
@@ -28,7 +29,7 @@ Bytes scan(io::File& file, const std::function<void(std::string_view)>& visit) {
   const Bytes end = std::min(file.size(), kScanBytes);
   std::string piece;
   for (Bytes at = 0; at < end; at += static_cast<Bytes>(piece.size())) {
-    piece.resize(static_cast<std::size_t>(std::min(end - at, kPieceBytes)));
+    piece.resize(to_size(std::min(end - at, kPieceBytes)));
     file.read(at, std::as_writable_bytes(std::span(piece)));
     visit(piece);
   }

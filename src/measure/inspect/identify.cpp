@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "io/text_file.h"
 #include "text/data/token_file.h"
@@ -20,7 +21,7 @@ constexpr Bytes kMaxJsonBytes = 100'000'000;
 
 std::string read_head(io::FileSystem& files, const std::filesystem::path& path) {
   const auto file = files.open(path);
-  std::string head(static_cast<std::size_t>(std::min(file->size(), kHeadBytes)), '\0');
+  std::string head(to_size(std::min(file->size(), kHeadBytes)), '\0');
   file->read(0, std::as_writable_bytes(std::span(head)));
   return head;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "base/to_size.h"
 #include "engine/workload.h"
 
 namespace ebb::measure {
@@ -17,7 +18,7 @@ plan::Workload workload_of(engine::Runtime& runtime, const model::Decoder& decod
 // Values whose products over a model's width stay what they are in size: nothing overflows or
 // becomes denormal, however often it is run. Speed and power depend on the bits, so no zeros.
 std::vector<std::byte> random_values(Bytes bytes, DType type) {
-  std::vector<std::byte> all(static_cast<std::size_t>(bytes));
+  std::vector<std::byte> all(to_size(bytes));
   const CounterRng random(1, 0);
   const std::int64_t count = bytes / size_of(type);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -83,13 +84,13 @@ BlockWork::BlockWork(engine::Runtime& runtime, device::Stream& stream, const mod
     stream.copy_now(buffer_->data() + from, values.data(), std::min(piece, at.values_end - from));
   }
   const Bytes rest = at.bytes - at.values_end;
-  const std::vector<std::byte> zeros(static_cast<std::size_t>(rest));
+  const std::vector<std::byte> zeros(to_size(rest));
   stream.copy_now(buffer_->data() + at.values_end, zeros.data(), rest);
 }
 
 kernels::Bound<kernels::ModelOps> BlockWork::ops() {
   const Places at(work_, {buffer_->data(), buffer_->bytes()});
-  return library_.ops({&stream_, {at.scratch, static_cast<std::size_t>(work_.scratch)}});
+  return library_.ops({&stream_, {at.scratch, to_size(work_.scratch)}});
 }
 
 plan::Cost BlockWork::cost() const {
@@ -116,7 +117,7 @@ void BlockWork::run(kernels::ModelOps& ops) {
                     .mlp = &mlp},
                    first);
   decoder_.head(ops, {.weights = at.head, .gradient = at.gradient, .loss = at.loss}, at.output,
-                {at.targets, static_cast<std::size_t>(work_.tokens)}, at.residual, second);
+                {at.targets, to_size(work_.tokens)}, at.residual, second);
   decoder_.backward(ops, 0,
                     {.weights = at.weights,
                      .tables = at.tables,

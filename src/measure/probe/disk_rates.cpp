@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/list.h"
 #include "base/rng.h"
 #include "ebb/error.h"
 #include "engine/disk_tier.h"
@@ -71,12 +72,12 @@ class TimedLane {
 };
 
 // Bytes a second of as many lanes as a plan has, each over a part of the stretch.
-double rate(std::vector<TimedLane>& lanes, Bytes first, Bytes end) {
-  const auto count = static_cast<Bytes>(lanes.size());
+double rate(List<TimedLane>& lanes, Bytes first, Bytes end) {
+  const Bytes count = lanes.count();
   const Bytes each = (end - first) / count / DiskSpace::kGrain * DiskSpace::kGrain;
   const auto start = Clock::now();
   for (Bytes i = 0; i < count; ++i) {
-    lanes[static_cast<std::size_t>(i)].start(first + i * each, first + (i + 1) * each);
+    lanes[i].start(first + i * each, first + (i + 1) * each);
   }
   std::exception_ptr failure;
   for (TimedLane& lane : lanes) {
@@ -90,8 +91,8 @@ double rate(std::vector<TimedLane>& lanes, Bytes first, Bytes end) {
   return static_cast<double>(each * count) / seconds_since(start);
 }
 
-std::vector<TimedLane> lanes_of(DiskSpace& space, bool writes) {
-  std::vector<TimedLane> lanes;
+List<TimedLane> lanes_of(DiskSpace& space, bool writes) {
+  List<TimedLane> lanes;
   lanes.reserve(DiskSpace::kLanes);
   for (int i = 0; i < DiskSpace::kLanes; ++i) lanes.emplace_back(space, writes);
   return lanes;
@@ -106,7 +107,7 @@ DiskRates measure_disk(const std::vector<exec::DiskFolder>& folders,
   for (const exec::DiskFolder& folder : folders) bytes += folder.most / kMiB * kMiB;
   tell("room on the disk", 0);
   DiskSpace space("disk", bytes, folders, {}, note);
-  std::vector<TimedLane> readers = lanes_of(space, false), writers = lanes_of(space, true);
+  List<TimedLane> readers = lanes_of(space, false), writers = lanes_of(space, true);
   const Bytes half = bytes / 2 / kMiB * kMiB;
   DiskRates rates{.queue = std::string(space.queue_name())};
   tell("writing to the disk, up to what its cache holds", 0.05);

@@ -12,7 +12,7 @@ void read(const Fields& fields, Config& config) {
   if (fields.array("layer_types") != nullptr) fields.refuse("layer_types are not supported");
   // transformers takes a window of 4096 where nothing is said.
   if (fields.is_null(kWindow) || config.layers < 1 || config.layers > 4096) return;
-  config.windows.assign(static_cast<std::size_t>(config.layers), read_window(fields, 4096));
+  config.windows.assign(config.layers, read_window(fields, 4096));
 }
 
 void write(const Config& config, Json& json) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/in_quotes.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 
 namespace ebb::model {
@@ -108,7 +109,7 @@ void read_layer_windows(const Fields& fields, Config& config) {
   for (std::int64_t layer = 0; layer < std::min<std::int64_t>(config.layers, 4096); ++layer) {
     bool slides = layer >= first;
     if (types != nullptr) {
-      const Json& type = (*types)[static_cast<std::size_t>(layer)];
+      const Json& type = (*types)[to_size(layer)];
       slides = type == sliding;
       if (!slides && type != full) {
         fields.refuse(fmt::format("'layer_types' has {}; only {} and {} are supported",

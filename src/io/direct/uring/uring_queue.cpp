@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "io/direct/async_queue.h"
 
 namespace ebb::io {
@@ -44,8 +45,7 @@ class UringQueue final : public AsyncQueue {
 bool UringQueue::register_memory(std::span<std::byte> memory) {
   const std::size_t before = registered_.size();
   for (std::size_t at = 0; at < memory.size();) {
-    const std::size_t bytes =
-        std::min(memory.size() - at, static_cast<std::size_t>(kMostRegistered));
+    const std::size_t bytes = std::min(memory.size() - at, to_size(kMostRegistered));
     registered_.push_back({memory.data() + at, bytes});
     at += bytes;
   }
@@ -110,7 +110,7 @@ auto UringQueue::wait(std::chrono::milliseconds most) noexcept -> std::optional<
     time.tv_nsec = left.count() % 1'000'000'000;
     io_uring_wait_cqe_timeout(&ring_, &entry, &time);
   }
-  const Completion completion{static_cast<std::size_t>(entry->user_data), entry->res};
+  const Completion completion{to_size(entry->user_data), entry->res};
   io_uring_cqe_seen(&ring_, entry);
   return completion;
 }
