@@ -5,6 +5,7 @@
 #include <random>
 
 #include "cli/small_commands.h"
+#include "scale.h"
 
 namespace ebb::cli {
 namespace {
@@ -85,12 +86,13 @@ class KillTest : public SmallCommands {
 };
 
 TEST_F(KillTest, AtTwentyMomentsOfARun) {
-  constexpr std::size_t kKills = 20;
+  const std::size_t kills = small_scale() ? 7 : 20;
   std::mt19937 random(kSeed);
   std::uniform_real_distribution<double> within(0, 1);
-  for (std::size_t i = 0; i < kKills; ++i) {
-    // One moment in each twentieth of the run. It may be over before a late one: earlier, then.
-    double moment = (static_cast<double>(i) + within(random)) / kKills * duration;
+  for (std::size_t i = 0; i < kills; ++i) {
+    // One moment in each part of the run. It may be over before a late one: earlier, then.
+    double moment =
+        (static_cast<double>(i) + within(random)) / static_cast<double>(kills) * duration;
     std::string out;
     for (int attempt = 0;; ++attempt) {
       ASSERT_LT(attempt, 20) << "no run lasts " << moment << " s";

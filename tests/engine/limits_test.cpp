@@ -6,6 +6,7 @@
 
 #include "ebb/error.h"
 #include "engine/small_runs.h"
+#include "scale.h"
 
 namespace ebb::engine {
 namespace {
@@ -24,7 +25,7 @@ Sweep sweep(TrainingSettings settings, Bytes resident_peak) {
   Runtime runtime(test_device(), 2);
   const plan::Workload work = plan_training(runtime, settings).workload;
   const Bytes fixed = work.extra(plan::Tier::device) + work.scratch;
-  for (int percent = 4; percent <= 112; percent += 4) {
+  for (int percent = 4; percent <= 112; percent += small_scale() ? 12 : 4) {
     settings.limits[plan::Tier::device] = fixed + (resident_peak - fixed) * percent / 100;
     try {
       const Outcome outcome = train_small(settings, 2, 2);
@@ -54,7 +55,7 @@ TEST(Limits, EveryRunIsRefusedOrStaysBelow) {
     settings.fixed = {};
     const Sweep result = sweep(settings, resident);
     EXPECT_GT(result.refused, 0) << accumulate;
-    EXPECT_GT(result.ran, 10) << accumulate;
+    EXPECT_GT(result.ran, small_scale() ? 3 : 10) << accumulate;
   }
 }
 
