@@ -8,9 +8,9 @@
 
 #include "api/described_plan.h"
 #include "api/opened_model.h"
+#include "api/planned_machine.h"
 #include "ebb/error.h"
 #include "engine/disk_tier.h"
-#include "engine/machine_profile.h"
 #include "engine/settings.h"
 #include "engine/trace_file.h"
 #include "engine/training_run.h"
@@ -18,7 +18,6 @@
 #include "files/model/tokenizer.h"
 #include "io/posix_file_system.h"
 #include "kernels/counting_ops.h"
-#include "kernels/estimated_needs.h"
 #include "plan/explain.h"
 
 namespace ebb {
@@ -68,49 +67,20 @@ Plan with_alternatives(const plan::Plan& plan, const std::vector<plan::Alternati
   return described;
 }
 
-// On a machine that need not be here.
-Plan plan_elsewhere(io::FileSystem& files, const TrainOptions& options, const Subject& subject,
-                    const std::string& machine) {
-  if (!options.profile.empty()) {
-    throw ConfigError("--profile: speeds of this machine say nothing of --machine; give one only");
-  }
-  engine::TraceFile trace(files, options.trace);
-  const plan::Profile profile = engine::find_machine(files, machine);
-  if (options.device != DeviceKind::automatic && to_word(options.device) != profile.device) {
-    throw ConfigError(fmt::format("--device {}: the machine is a {} one; leave --device out",
-                                  to_word(options.device), profile.device));
-  }
-  const engine::TrainingSettings settings = settings_of(subject, options,
-                                                        {.device = profile.device_memory,
-                                                         .host = profile.host_memory,
-                                                         .shared = profile.device == "cpu"},
-                                                        nullptr);
-  const auto needs = kernels::estimate_needs(profile.device, profile.cores);
-  kernels::CountingOps ops(*needs);
-  const plan::Plan plan = engine::plan_training(ops, profile, settings);
-  if (trace.wanted()) trace.write(plan::predicted_trace(plan));
-  return with_alternatives(
-      plan, engine::alternatives_to(plan, ops, profile, settings), settings, options,
-      fmt::format("Speeds of {}:\n{}Workspaces are estimates: the libraries of that machine were "
-                  "not asked.\n",
-                  profile.name, plan::explain_speeds(profile)));
-}
-
-Plan plan_here(io::FileSystem& files, const TrainOptions& options, const Subject& subject) {
-  engine::TraceFile trace(files, options.trace);
-  engine::Runtime runtime(options.device, engine::check_threads(options.threads));
-  const std::string speeds = engine::load_profile(files, runtime, options.profile);
-  const engine::TrainingSettings settings = settings_of(subject, options, runtime.memory(), &files);
-  const plan::Plan plan = engine::plan_training(runtime, settings);
-  if (trace.wanted()) trace.write(plan::predicted_trace(plan));
-  return with_alternatives(plan, engine::alternatives_to(plan, runtime, settings), settings,
-                           options, speeds + "\n" + plan::explain_speeds(runtime.profile()));
-}
-
 Plan plan_of(io::FileSystem& files, const Subject& subject, const TrainOptions& options,
              const std::string& machine) {
-  return machine.empty() ? plan_here(files, options, subject)
-                         : plan_elsewhere(files, options, subject, machine);
+  engine::TraceFile trace(files, options.trace);
+  const api::PlannedMachine on = api::planned_machine(
+      files, {.device = options.device, .threads = options.threads, .profile = options.profile},
+      machine);
+  // Folders of disks are looked at where they are, on this machine.
+  const engine::TrainingSettings settings =
+      settings_of(subject, options, on.memory, on.here != nullptr ? &files : nullptr);
+  kernels::CountingOps ops(on.needs());
+  const plan::Plan plan = engine::plan_training(ops, on.profile, settings);
+  if (trace.wanted()) trace.write(plan::predicted_trace(plan));
+  return with_alternatives(plan, engine::alternatives_to(plan, ops, on.profile, settings), settings,
+                           options, on.explain());
 }
 
 }  // namespace

@@ -71,29 +71,35 @@ TextRequest answer(const Model& model, const std::vector<ChatMessage>& messages,
           .sampling = sampling};
 }
 
-void check_length(const TextRequest& request, const OpenedModel& model, std::int64_t positions) {
-  const auto prompt = static_cast<std::int64_t>(request.ids.size());
-  const std::int64_t max_tokens = request.sampling.max_tokens;
+void check_length(const PromptLength& prompt, std::int64_t max_tokens, const model::Config& config,
+                  std::int64_t positions) {
   if (max_tokens < 1) {
     throw ConfigError(fmt::format("--max-tokens {}: expected at least 1", max_tokens));
   }
-  if (prompt < 1) throw ConfigError("--prompt: it has no tokens; give at least one");
-  const std::int64_t most = std::min(positions, model.source().config.max_positions);
+  if (prompt.tokens < 1) {
+    throw ConfigError(fmt::format("{}: the prompt has no tokens; give at least one", prompt.flag));
+  }
+  const std::int64_t most = std::min(positions, config.max_positions);
   const std::string_view whose =
-      most < model.source().config.max_positions ? "the generator has" : "the model knows";
+      most < config.max_positions ? "the generator has" : "the model knows";
   // Said without adding to --max-tokens, which may be as large as an integer can be.
-  const std::int64_t room = most - prompt;
+  const std::int64_t room = most - prompt.tokens;
   if (room < 1) {
     throw ConfigError(
-        fmt::format("--prompt: it has {} tokens, but {} {} positions only; give at most {}", prompt,
-                    whose, most, most - 1));
+        fmt::format("{}: the prompt has {} tokens, but {} {} positions only; give at most {}",
+                    prompt.flag, prompt.tokens, whose, most, most - 1));
   }
   if (max_tokens > room) {
     throw ConfigError(
         fmt::format("--max-tokens {}: the prompt has {} tokens and {} {} positions only; give at "
                     "most {}",
-                    max_tokens, prompt, whose, most, room));
+                    max_tokens, prompt.tokens, whose, most, room));
   }
+}
+
+void check_length(const TextRequest& request, const OpenedModel& model, std::int64_t positions) {
+  check_length({"--prompt", std::ssize(request.ids)}, request.sampling.max_tokens,
+               model.source().config, positions);
 }
 
 engine::GenerationSettings choose(const TextRequest& request, const OpenedModel& model,

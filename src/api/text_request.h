@@ -5,12 +5,14 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/opened_model.h"
 #include "ebb/generate.h"
 #include "engine/generation_settings.h"
 #include "engine/generator.h"
+#include "model/config.h"
 
 namespace ebb::api {
 
@@ -27,8 +29,16 @@ TextRequest continuation(const Model& model, const std::string& prompt,
 TextRequest answer(const Model& model, const std::vector<ChatMessage>& messages,
                    const SamplingOptions& sampling);
 
-// Throws ConfigError where prompt and text have more tokens than the model or, if that has fewer,
-// the generator has `positions`.
+// A prompt's tokens and the flag that they came by: --prompt, or --prompt-tokens of a plan.
+struct PromptLength {
+  std::string_view flag;
+  std::int64_t tokens = 0;
+};
+
+// Throws ConfigError where prompt and text have more tokens than the model has positions or, if
+// that has fewer, the generator (`positions`).
+void check_length(const PromptLength& prompt, std::int64_t max_tokens, const model::Config& config,
+                  std::int64_t positions);
 void check_length(const TextRequest& request, const OpenedModel& model, std::int64_t positions);
 
 // A flag, `stored` or a default. Throws ConfigError.

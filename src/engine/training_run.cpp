@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/list.h"
 #include "base/to_size.h"
 #include "ebb/error.h"
 #include "engine/rotary_table.h"
@@ -56,7 +57,7 @@ states::ChunkMap map_chunks(const model::Parameters& parameters,
                        .decays = parameter.matrix,
                        .key = tensors.size()});
   }
-  std::vector<states::Run> blocks;
+  List<states::Run> blocks;
   for (const model::ParameterBlock& block : parameters.blocks) {
     states::Run& run = blocks.emplace_back(states::Run{.parameters = block.parameters});
     for (const int p : block.parameters) {
@@ -106,12 +107,6 @@ std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, kernels::
                        .profile = speeds_for(profile, other)});
   }
   return plan::alternatives_to(plan, s.fixed, formats);
-}
-
-std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, Runtime& runtime,
-                                               const TrainingSettings& s) {
-  kernels::CountingOps ops(runtime.device_model());
-  return alternatives_to(plan, ops, runtime.profile(), s);
 }
 
 TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)

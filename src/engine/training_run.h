@@ -64,8 +64,6 @@ plan::Plan plan_training(Runtime& runtime, const TrainingSettings& settings);
 std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, kernels::CountingOps& ops,
                                                const plan::Profile& profile,
                                                const TrainingSettings& settings);
-std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, Runtime& runtime,
-                                               const TrainingSettings& settings);
 
 class TrainingRun {
  public:
