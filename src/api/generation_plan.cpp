@@ -18,6 +18,8 @@
 namespace ebb {
 namespace {
 
+// Throws ConfigError. Either number may be as large as an integer can be: each is bounded by itself
+// before they are added.
 void check_tokens(const model::Config& config, std::int64_t prompt, std::int64_t max_tokens) {
   for (const auto& [flag, tokens] :
        {std::pair{"--prompt-tokens", prompt}, {"--max-tokens", max_tokens}}) {
@@ -34,7 +36,8 @@ void check_tokens(const model::Config& config, std::int64_t prompt, std::int64_t
   }
 }
 
-// What plans are made for: this machine, or one that need not be here.
+// What plans are made for: this machine, whose libraries are asked for their scratch (`here`), or
+// one that need not be here (`estimated`). One of the two is null.
 struct Machine {
   std::unique_ptr<engine::Runtime> here;
   std::unique_ptr<kernels::WorkspaceNeeds> estimated;
@@ -47,6 +50,8 @@ struct Machine {
   }
 };
 
+// `name` is empty for this machine. Throws ConfigError for a machine that is not known and for a
+// --device that it does not have.
 Machine machine_for(io::FileSystem& files, const GenerateOptions& options,
                     const std::string& name) {
   Machine machine;
@@ -67,6 +72,7 @@ Machine machine_for(io::FileSystem& files, const GenerateOptions& options,
   machine.estimated = kernels::estimate_needs(profile.device, profile.cores);
   machine.memory = {.device = profile.device_memory,
                     .host = profile.host_memory,
+                    // A CPU computes in host memory: both tiers share what there is.
                     .shared = profile.device == "cpu"};
   machine.speeds = fmt::format(
       "Workspaces are estimates: the libraries of that machine were not asked.\nSpeeds of {}:\n",
@@ -79,6 +85,7 @@ Machine machine_for(io::FileSystem& files, const GenerateOptions& options,
 std::string explain_generation(const GenerateOptions& options, std::int64_t prompt_tokens,
                                const std::string& machine) {
   io::PosixFileSystem files;
+  // First, as it throws where no file can be made there: before anything is planned.
   engine::TraceFile trace(files, options.trace);
   const files::ModelSource source = files::find_model(files, options.model);
   check_tokens(source.config, prompt_tokens, options.max_tokens);
@@ -92,6 +99,7 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
       .limits = engine::limits_within(on.memory, options.device_memory, options.host_memory)};
   const Bytes host = settings.limits[plan::Tier::host];
   const files::ModelTokenizer tokenizer = files::find_tokenizer(source, options.tokenizer, host);
+  // One rendering at a time, as a Generator does; without a template there is none to count.
   settings.extras = engine::text_extras(
       tokenizer, options.chat && tokenizer.parts.chat ? files::rendering_memory(host, 1) : 0);
   kernels::CountingOps ops(on.needs());

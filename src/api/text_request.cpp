@@ -77,6 +77,7 @@ void check_length(const TextRequest& request, const OpenedModel& model, std::int
   if (max_tokens < 1) {
     throw ConfigError(fmt::format("--max-tokens {}: expected at least 1", max_tokens));
   }
+  // Ids that the caller gave, or a template that renders to nothing.
   if (prompt < 1) throw ConfigError("--prompt: it has no tokens; give at least one");
   const std::int64_t most = std::min(positions, model.source().config.max_positions);
   const std::string_view whose =
@@ -118,6 +119,7 @@ GenerateSummary generate_text(engine::Generator& generator, const OpenedModel& m
   summary.prompt_seconds = seconds_since(start);
   start = std::chrono::steady_clock::now();
   text::Utf8Stream characters;
+  // Becomes false for good when the sink or the stop token says so.
   bool wanted = !stop.stop_requested();
   const auto show = [&](const std::string& text) {
     summary.text += text;
@@ -125,6 +127,8 @@ GenerateSummary generate_text(engine::Generator& generator, const OpenedModel& m
     wanted = wanted && !stop.stop_requested();
   };
   while (wanted && summary.tokens < max_tokens) {
+    // The draw is numbered by its position in the sequence, so that equal prompts and seeds give
+    // equal texts whatever was generated before.
     const std::int32_t next = engine::sample(logits, settings.sampling, generator.length());
     if (std::find(settings.stops.begin(), settings.stops.end(), next) != settings.stops.end()) {
       summary.ended_by = EndedBy::stop;
@@ -139,8 +143,10 @@ GenerateSummary generate_text(engine::Generator& generator, const OpenedModel& m
     show(!known ? std::string()
                 : characters.feed(begins ? tokenizer.decode({&next, 1})
                                          : tokenizer.decode_next({&next, 1})));
+    // Behind the last token nobody wants logits: a run of the model is saved.
     if (wanted && summary.tokens < max_tokens) logits = generator.advance({&next, 1});
   }
+  // A character that was cut off by the end of the text still comes, as a replacement.
   show(characters.finish());
   if (!wanted) summary.ended_by = EndedBy::caller;
   const double seconds = seconds_since(start);
