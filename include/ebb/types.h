@@ -48,7 +48,7 @@ class Blocks {
   constexpr bool automatic() const { return !count_; }
   // As given; nothing where it is automatic.
   constexpr std::optional<std::int64_t> count() const { return count_; }
-  // Of so many that there are.
+  // The number out of so many that there are; nothing where it is automatic.
   constexpr std::optional<std::int64_t> of(std::int64_t blocks) const {
     return count_ ? std::optional(std::min(*count_, blocks)) : std::nullopt;
   }

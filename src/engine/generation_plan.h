@@ -25,7 +25,7 @@ struct GeneratorSettings {
   std::int64_t trace_runs = 0;        // the last ones, of slices and of tokens, that a trace keeps
 };
 
-// Throws OutOfBudget: who needs what on which tier, what is missing and what would help.
+// Throws OutOfBudget: the bytes by purpose on each tier, what is missing and what would help.
 plan::GenerationPlan plan_generation(kernels::CountingOps& ops, const plan::Profile& profile,
                                      const GeneratorSettings& settings);
 plan::GenerationPlan plan_generation(Runtime& runtime, const GeneratorSettings& settings);

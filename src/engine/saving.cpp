@@ -180,7 +180,7 @@ std::string Saving::failure_to_publish(const files::TrainingState& state) {
   }
 }
 
-// In pieces, so that who gives up does not wait for its end.
+// Sleeps in pieces, so that a person who gives up does not wait for its end.
 void Saving::wait(double seconds, bool stopped) const {
   constexpr double piece = 0.1;
   const Clock::time_point start = Clock::now();

@@ -231,7 +231,7 @@ plan::Trace TrainingRun::trace() {
   try {
     finish();
   } catch (const std::exception&) {
-    // It was told to whoever made the step; what ran before is still worth a look.
+    // The caller of the step was told; what ran before is still worth a look.
   }
   plan::Trace trace{.kind = plan::Trace::Kind::measured,
                     .plan = plan_,

@@ -38,7 +38,8 @@ struct TrainingSettings {
   plan::FixedChoices fixed;
   std::vector<plan::Extra> extras;  // what the caller holds for the run: data, tokenizer, batches
   exec::Disturbance disturbance;
-  // The machine's tiers. Device and host are the runtime's; whoever adds one makes its memory.
+  // The machine's tiers. Device and host are the runtime's; the caller that adds one makes its
+  // memory.
   std::shared_ptr<const plan::Topology> topology = plan::device_and_host();
   PlannedMemory::MakeSpace make_space{};
   std::int64_t trace_steps = 0;  // the last steps, of which a trace is kept
@@ -71,7 +72,7 @@ class TrainingRun {
  public:
   // Plans (or throws OutOfBudget) and takes all memory. Parameters are undefined until filled.
   TrainingRun(Runtime& runtime, TrainingSettings settings);
-  // With a plan that was made of these settings.
+  // Makes the run of a plan that was made of these settings.
   TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan plan);
 
   // One step with `accumulate` batches. Returns when the loss and the norm are known; the rest of

@@ -146,7 +146,7 @@ HybridOptimizer::StepReport Optimizer::step(double learning_rate, double clip, v
 
 states::GradientNorm Optimizer::find_norm(double clip) {
   // The CPU's last step has long ended: its weights were waited for. Making sure of it bounds how
-  // far events can be recorded ahead of who waits for them.
+  // far events can be recorded ahead of the lanes that wait for them.
   host_ended_->synchronize();
   // All gradients are ready, so their sums are queued on compute before this copy.
   queue_copy(compute_, memory_.host_squares(), memory_.squares(), 8 * map_.squares, down_bytes_);

@@ -66,7 +66,7 @@ struct HeadMemory {
   float scale = 1.0f;                    // of the loss, in the gradients
 };
 
-// Of the head's gradients with a piece of the vocabulary.
+// Memory of the head's gradients with a piece of the vocabulary.
 struct HeadPieceMemory {
   const std::byte* table = nullptr;  // the piece's rows
   std::byte* gradient = nullptr;     // of those, where the head has a table of its own
@@ -183,7 +183,7 @@ class Decoder {
     float* log_sums;       // null where no backward follows
     kernels::View middle;  // the residual stream between attention and MLP
   };
-  // What its MLP does.
+  // Memory that a block's MLP saves for its backward.
   struct SavedMlp {
     float* stats;      // of the norm, of all tokens
     kernels::View up;  // gate and up, where there is a gate; of a tile where it is not saved

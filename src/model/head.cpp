@@ -65,7 +65,7 @@ std::int64_t Decoder::logits_slice() const {
   return std::min({head_slice(), fits, most});
 }
 
-// Slices of slices: every product of logits has as many rows, whoever makes it.
+// Slices of slices: every product of logits has as many rows, wherever it is made.
 template <class Visit>
 void Decoder::for_logits_slices(Visit visit) const {
   for (std::int64_t slice = 0; slice < shape_.tokens(); slice += head_slice()) {

@@ -75,7 +75,7 @@ struct Choice {
 // Whether the user left less of it to the plan than there could be.
 bool is_fixed(const Choice&, const FixedChoices&);
 
-// In the order in which they are set.
+// All choices, in the order in which they are set.
 std::span<const Choice> choice_table();
 
 // How much the CPU updates of what leaves the device, in parts of this.

@@ -103,7 +103,7 @@ Profile rough_gpu_profile(int threads);
 // what is written counts as what could be read meanwhile.
 void add_shared_disk(Profile&, const Figure& both);
 
-// Of the compute lane: what the field's part of the work takes.
+// Seconds that the field's part of the work takes on the compute lane.
 double seconds_of(const Cost&, const ProfileField&, const Profile&);
 
 // What products and attention of few tokens take longer than that, as their operands are not read

@@ -62,7 +62,7 @@ using PerTier = PerKey<Tier, T, kMostTiers>;
 template <class T>
 using PerLane = PerKey<Lane, T, kMostLanes>;
 
-// Who updates a chunk.
+// The processor that updates a chunk.
 enum class Place : std::uint8_t { device, cpu };
 
 using ebb::Site;

@@ -50,7 +50,7 @@ struct Chunk {
 
 struct ChunkMap {
   std::vector<Tensor> tensors{};              // by parameter
-  std::vector<Chunk> chunks{};                // in any order that suits those who move them
+  std::vector<Chunk> chunks{};                // in any order that suits their movers
   std::vector<std::vector<int>> chunks_of{};  // by parameter, in the parameter's order
   std::int64_t squares = 0;                   // sums of squares of all parameters together
 

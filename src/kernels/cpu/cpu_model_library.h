@@ -34,7 +34,7 @@ class CpuModelLibrary final : public ModelLibrary {
   void prepare(const Product& p) override { matmul_scratch(p.c, p.a, p.b, p.options); }
   std::int64_t entries() const override { return tiles_.made(); }
 
-  // For ops.
+  // Parts of the library that its ops use.
   ThreadPool& pool() { return pool_; }
   TileCache& tiles() { return tiles_; }
   // Whether products of `type` are multiplied in fp32 after all.

@@ -68,7 +68,7 @@ std::span<const Family* const> families();
 const Family& family(std::string_view name);
 // Null if there is none.
 const Family* find_family(std::string_view name);
-// As a list for messages.
+// The names of all families, as a list for messages.
 std::string family_names();
 
 }  // namespace ebb::model

@@ -63,7 +63,6 @@ class Step {
   // The block whose table the head computes with, and how many pieces it has.
   int table() const;
   int vocabulary_pieces() const;
-  // Of losses of the micro-batches and sums of squares.
   // Whether a layer's attention runs forward twice, and its MLP as far as its backward needs it.
   bool recomputes(int b) const {
     return layer_of(b) >= 0 && layer_of(b) < choices.recompute_blocks;
