@@ -68,8 +68,7 @@ const plan::Plan& TrainingSession::plan() {
     restore_state(*start);
   } else {
     if (options_.verify) files::verify_model(starting_files_, model_->source);
-    // Before the plan, whose workspaces depend on the algorithms, and before the key, which holds
-    // them.
+    // Before the key, which holds the choices.
     choose_gemms(files_, runtime_, settings_, note_while_starting());
     key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
   }

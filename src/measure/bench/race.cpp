@@ -8,8 +8,8 @@
 namespace ebb::measure {
 namespace {
 
-// So many of the variants stay in the race; the first look at all of them is a short one. Several
-// stay, as which is fastest changes from minute to minute.
+// So many of the variants stay in the race, as the first look at all of them is a short one and may
+// mistake the fastest.
 constexpr std::size_t kRivals = 3;
 constexpr int kLooks = 3;
 

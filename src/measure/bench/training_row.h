@@ -53,7 +53,8 @@ struct RowResult {
   std::optional<double> share_of_resident{};  // of the speed of the same row that is resident
 };
 
-// For one thread. One run at a time has memory; its failure is a row's result, not an exception.
+// For one thread. One run at a time has memory. That it does not fit, or that the device fails, is
+// a row's result and not an exception.
 class RowRunner {
  public:
   // What comes next and the share of the row that is behind.
