@@ -53,7 +53,7 @@ class Runtime {
   // What plans are made with: rules of thumb, unless something better is given.
   const plan::Profile& profile() const { return profile_; }
   void use_profile(plan::Profile profile) { profile_ = std::move(profile); }
-  // What the machine has left for each tier.
+  // Memory that the machine has left for each tier.
   MachineMemory memory() const;
   // As they were when this was made, before any run took memory.
   struct AtStart {

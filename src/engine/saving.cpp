@@ -19,7 +19,7 @@ using Kind = SaveEvery::Kind;
 using Seconds = std::chrono::duration<double>;
 
 constexpr double kAutomaticSeconds = 600;
-// What automatic saves may take of the time of a run.
+// The share of a run's time that automatic saves may take.
 constexpr double kAutomaticShare = 0.05;
 // After a save on the way failed.
 constexpr double kDueAgainSeconds = 60;

@@ -100,7 +100,7 @@ class TrainingRun {
   const TrainingSettings& settings() const { return settings_; }
   const plan::Plan& plan() const { return plan_; }
   const exec::Executor& executor() const { return executor_; }
-  // What evaluate() is predicted to take.
+  // Seconds that evaluate() is predicted to take.
   double evaluation_seconds() const { return evaluation_.seconds; }
   const memory::Ledger& ledger(plan::Tier tier) const { return memory_.ledger(tier); }
 
@@ -108,7 +108,8 @@ class TrainingRun {
   // takes it that some of it may fail.
   plan::Trace trace();
 
-  // From what tasks said they touched and what was reserved beside the arenas.
+  // The most bytes in use so far: those that tasks said they touched, and what was reserved beside
+  // the arenas.
   Bytes measured_peak(plan::Tier tier) const { return memory_.measured_peak(tier); }
   // What the system gave the tier's arena pages for; nothing for what is not the process's memory.
   std::optional<Bytes> touched_bytes(plan::Tier tier) const { return memory_.touched_bytes(tier); }

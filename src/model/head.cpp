@@ -35,7 +35,7 @@ std::span<const std::int32_t> part_of(std::span<const std::int32_t> targets, std
 
 }  // namespace
 
-// What the head keeps from its first piece to its last.
+// State of the head from its first piece to its last.
 struct Decoder::HeadState {
   float* stats;              // of the last norm
   View normed;               // its output, for all tokens

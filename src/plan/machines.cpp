@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kMeasured = "measured";
 constexpr std::string_view kRough = "rule of thumb";
 
-// What kernels reach of a number on a data sheet.
+// The share that kernels reach of a number on a data sheet.
 Figure of_sheet(double number, double share) {
   return {number * share, fmt::format("{} of data sheet", share)};
 }

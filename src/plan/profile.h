@@ -110,7 +110,7 @@ double seconds_of(const Cost&, const ProfileField&, const Profile&);
 // any faster; at the speed of updates, which read and write memory alike.
 double reading_seconds(const Cost&, const Profile&);
 
-// What a task takes when nothing runs beside it.
+// Seconds that a task takes when nothing runs beside it.
 double predicted_seconds(const Task&, const LaneInfo&, const Profile&);
 
 }  // namespace ebb::plan

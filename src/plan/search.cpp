@@ -16,7 +16,7 @@ constexpr int kShares = 64;
 constexpr int kDiskShares = 512;
 // A step must be shorter by this to be worth another plan.
 constexpr double kWorthIt = 0.998;
-// From how many points of the grid small steps are taken.
+// Points of the grid from which small steps are taken.
 constexpr std::size_t kStarts = 8;
 constexpr std::int64_t kPassesOfBytes = 3;
 // As many programs are built as have so many tasks together, but not fewer than some.

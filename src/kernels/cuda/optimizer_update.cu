@@ -123,7 +123,7 @@ struct Dice {
   }
 };
 
-// What a thread block does for one span of a launch.
+// The work of a thread block on one span of a launch.
 template <class W, class G, class T, class S>
 struct Part {
   Planes<W, G, T> planes;
