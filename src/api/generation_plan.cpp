@@ -1,4 +1,4 @@
-// What generation would take, before it takes it.
+// Plans of generation: the memory and time that it would take, before it takes any.
 #include <memory>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// What is behind a Model, for the other objects of the API.
+// The contents of a Model, for the other objects of the API.
 #pragma once
 
 #include <memory>

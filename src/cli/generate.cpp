@@ -37,7 +37,7 @@ int run(const GenerateOptions& options, bool json) {
     print_out(piece);
     return true;
   });
-  // What the first piece did not bring, where the text is empty.
+  // The prompt is still to be printed where no piece came.
   print_out((json ? summary.json : unprinted) + "\n");
   // Everything but the text goes to stderr: stdout can be piped.
   if (!summary.warning.empty()) fmt::print(stderr, "{}\n", summary.warning);

@@ -12,7 +12,7 @@ namespace {
 volatile std::sig_atomic_t g_interrupted = 0;
 volatile std::sig_atomic_t g_saves = 0;
 
-// By the system call, as nothing else may be called in a handler.
+// Writes by the system call, as nothing else may be called in a handler.
 void say(std::string_view text) {
   [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, text.data(), text.size());
 }

@@ -30,7 +30,7 @@ plan::GenerationPlan plan_generation(kernels::CountingOps& ops, const plan::Prof
                                      const GeneratorSettings& settings);
 plan::GenerationPlan plan_generation(Runtime& runtime, const GeneratorSettings& settings);
 
-// What a tokenizer holds of host memory, and what one rendering of its chat template may.
+// Bytes of host memory that a tokenizer holds, and that one rendering of its chat template may.
 std::vector<plan::Extra> text_extras(const files::ModelTokenizer& tokenizer, Bytes rendering);
 
 }  // namespace ebb::engine

@@ -55,7 +55,7 @@ class Runtime {
   void use_profile(plan::Profile profile) { profile_ = std::move(profile); }
   // Memory that the machine has left for each tier.
   MachineMemory memory() const;
-  // As they were when this was made, before any run took memory.
+  // The process's and the device's memory when this was made, before any run took some.
   struct AtStart {
     Bytes resident = 0;
     std::optional<Bytes> free_device{};

@@ -38,7 +38,7 @@ plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s)
   return work;
 }
 
-// What the executor runs, in this order.
+// Numbers of the executor's programs.
 constexpr std::size_t kTraining = 0;
 constexpr std::size_t kEvaluation = 1;
 

@@ -252,7 +252,7 @@ void TrainingTasks::finish_gradient(TaskRun& run) {
   run.task.chunk >= 0 ? finish_chunk(run) : finish_block(run);
 }
 
-// By the CPU, in the place of the sum, to which the last gradient comes.
+// Runs on the CPU, in the place of the sum, to which the last gradient comes.
 void TrainingTasks::finish_chunk(TaskRun& run) {
   const Bytes each = work().gradient_bytes;
   const Bytes bytes = chunk(run).count * each;
@@ -275,7 +275,7 @@ void TrainingTasks::finish_chunk(TaskRun& run) {
   optimizer(run)->finish_parts(parts, settings_.gradient_type, settings_.gradient_type);
 }
 
-// On the device, where several micro-batches are summed up without what the CPU sums.
+// Runs on the device, where several micro-batches are summed up without what the CPU sums.
 void TrainingTasks::finish_block(TaskRun& run) {
   const auto [begin, count] = extent(run);
   std::byte* gradient = run.write(Role::gradient, count * work().gradient_bytes);

@@ -226,7 +226,7 @@ class Measurer {
     norm.backward += block.pieces_loss;
   }
 
-  // What a block saves besides what all do.
+  // Optional parts that a block saves besides what all do.
   struct Saves {
     bool mlp = false, cheap_saved = false;
   };

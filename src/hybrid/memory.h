@@ -16,7 +16,7 @@
 
 namespace ebb::hybrid {
 
-// Without a limit a tier may take what the machine has.
+// Sizes and limits; without a limit a tier may take what the machine has.
 struct MemoryOptions {
   Bytes window = 0;  // on the device, for streamed states; 0: room for four chunks
   std::optional<Bytes> device_limit;

@@ -68,7 +68,7 @@ class Optimizer {
   void load(io::FileSystem& files, const std::filesystem::path& path, void* stream);
 
  private:
-  // What is known of a parameter from step to step.
+  // A parameter's standing from step to step.
   struct GradientStatus {
     std::unique_ptr<device::Buffer> weight;  // the caller's, made known to the device
     std::unique_ptr<device::Event> ready;    // recorded by the caller's stream
@@ -115,7 +115,7 @@ class Optimizer {
   void update_on_host(const states::UpdateNumbers& numbers, const kernels::StepScale& scale);
   void update_resident(const states::UpdateNumbers& numbers);
   void update_streamed(const states::UpdateNumbers& numbers);
-  // On the host or compute lane.
+  // Runs on the host or compute lane.
   void update(std::size_t chunk, std::byte* state, bool on_host,
               const states::UpdateNumbers& numbers, const kernels::StepScale* scale);
 

@@ -1,4 +1,4 @@
-// What Optimizer queues for a gradient and for a step.
+// The work that Optimizer queues for a gradient and for a step.
 #include <cmath>
 
 #include <fmt/format.h>

@@ -65,7 +65,7 @@ void DescribedOps::add_row(View x, const void* row) {
        {x.data, row}, [&](ModelOps& ops) { ops.add_row(x, row); });
 }
 
-// As if every id were in the table, though this may be a piece that has few of them.
+// Counted as if every id were in the table, though this may be a piece that has few of them.
 void DescribedOps::embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale,
                          std::int64_t first) {
   call({.flops = scale == 1.0f ? 0 : elements(out),

@@ -64,7 +64,7 @@ constexpr Card kCards[] = {
      kServer},
 };
 
-// What a driver takes for itself, and what is left free.
+// Bytes that a driver takes for itself, and that are left free.
 constexpr Bytes kReserved = 3 * kGiB / 2;
 
 Shared link(const Figure& both, double up, double down) {

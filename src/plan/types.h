@@ -67,7 +67,7 @@ enum class Place : std::uint8_t { device, cpu };
 
 using ebb::Site;
 
-// What bytes are for, in tables that people read.
+// The purpose of bytes, in tables that people read.
 enum class Purpose : std::uint8_t {
   weights,
   states,

@@ -39,7 +39,7 @@ class CpuModelLibrary final : public ModelLibrary {
   TileCache& tiles() { return tiles_; }
   // Whether products of `type` are multiplied in fp32 after all.
   bool widens(DType type) const { return type == DType::bf16 && !bf16_products_; }
-  // What all slots need when each needs `bytes`, with room to align.
+  // Bytes that all slots need when each needs `bytes`, with room to align.
   Bytes for_all_slots(Bytes bytes) const;
   // The most that oneDNN wants as workspace for one tile's products of `type`.
   Bytes attention_library(const AttentionShape& shape, DType type, bool backward) const;

@@ -52,7 +52,7 @@ struct ParameterNames {
 struct Family {
   std::string_view name;          // model_type in config.json
   std::string_view architecture;  // the class in transformers
-  // What all members have, on top of Config's defaults.
+  // Sets the features that all members have, on top of Config's defaults.
   void (*features)(Config&);
   // The family's own fields, after features and shapes; refuses what Ebb cannot compute.
   void (*read)(const Fields&, Config&);

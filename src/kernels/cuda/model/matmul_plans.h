@@ -61,7 +61,7 @@ class MatmulPlans {
     bool chosen = false;  // by a search, now or before
   };
 
-  // What is run again and again, and where.
+  // A product that is run again and again, with its plan, workspace and stream.
   struct Trial {
     const Plan& plan;
     const Product& product;
