@@ -53,9 +53,9 @@ struct TrainBenchOptions {
   std::int64_t sequence = 0;             // tokens; 0: what suits the device
   std::int64_t micro_batch = 0;          // sequences; 0: the same
   std::vector<std::int64_t> accumulate;  // micro-batches a step; empty: the same
-  // Of device memory. "resident": states stay on the device; "-90%": as much as that takes less 90%
-  // of the states' bytes; "off": every state leaves the device, whatever room there is; "all": what
-  // the device has; or bytes, such as "16GiB". Empty: all of the first three and -50%.
+  // Limits of device memory. "resident": states stay on the device; "-90%": as much as that takes
+  // less 90% of the states' bytes; "off": every state leaves the device, whatever room there is;
+  // "all": what the device has; or bytes, such as "16GiB". Empty: all of the first three and -50%.
   std::vector<std::string> limits;
   std::vector<StateFormat> state_formats;  // empty: exact
   std::optional<BenchTable> table;         // rows where none of the above is given; none: states

@@ -67,8 +67,8 @@ class HybridOptimizer {
     // The share of the parameters, by count, whose state leaves the device: 1 unless states is
     // resident. The parameters listed last leave first, as forward passes need them last.
     std::optional<double> offload_fraction{};
-    // Of all parameters, part of the above, those that the CPU updates while the rest is streamed.
-    // 0 with stream, all that leaves with host.
+    // The share of all parameters, part of the above, that the CPU updates while the rest is
+    // streamed. 0 with stream, all that leaves with host.
     std::optional<double> host_fraction{};
     // Moved and updated at a time; 0: a 64th of all, at least 16 Ki and at most 4 Mi.
     std::int64_t chunk_parameters = 0;

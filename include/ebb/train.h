@@ -149,10 +149,10 @@ struct TrainSummary {
 // step, when there is nothing to save, it throws Cancelled.
 TrainSummary train(const TrainOptions& options, TrainObserver& observer, std::stop_token stop = {});
 
-// The plan (ebb/plan.h) as text: who needs how much where, what a step costs. Throws OutOfBudget if
-// nothing fits. `machine` is one that need not be here: the name of one that Ebb knows, or the file
-// of a profile; its memory is the limit where none is given. Where options.trace names a file, the
-// predicted trace is written to it.
+// The plan (ebb/plan.h) as text: what needs how much where, what a step costs. Throws OutOfBudget
+// if nothing fits. `machine` is one that need not be here: the name of one that Ebb knows, or the
+// file of a profile; its memory is the limit where none is given. Where options.trace names a file,
+// the predicted trace is written to it.
 std::string explain_plan(const TrainOptions& options, const std::string& machine = "");
 
 }  // namespace ebb

@@ -29,7 +29,7 @@ class Trainer {
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
 
-  // Of this run. Throws OutOfBudget. A checkpoint to go on from is checked before.
+  // The plan of this run. Throws OutOfBudget. A checkpoint to go on from is checked before.
   Plan plan();
 
   // All steps that are left, and finish().

@@ -20,7 +20,7 @@ enum class OptimizerRule : std::uint8_t { adamw, adam, lion, sgd, adagrad };
 enum class StateFormat : std::uint8_t { exact, bf16, int8 };  // of adamw's moments; exact: fp32
 enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine, wsd };
 
-// Where optimizer states live and who updates them: on the device; elsewhere, and they stream
+// Where optimizer states live and what updates them: on the device; elsewhere, and they stream
 // through the device; in host memory, and the CPU updates them. automatic: as the plan says.
 enum class StatePlacement : std::uint8_t { automatic, resident, stream, host };
 // Whether embedding and head use the whole vocabulary at once, or a piece at a time.
@@ -48,7 +48,7 @@ class Blocks {
   constexpr bool automatic() const { return !count_; }
   // As given; nothing where it is automatic.
   constexpr std::optional<std::int64_t> count() const { return count_; }
-  // Of so many that there are.
+  // The number out of so many that there are; nothing where it is automatic.
   constexpr std::optional<std::int64_t> of(std::int64_t blocks) const {
     return count_ ? std::optional(std::min(*count_, blocks)) : std::nullopt;
   }

@@ -8,7 +8,9 @@
 
 namespace ebb::api {
 
-// Without alternatives.
+// The public Plan of an engine's plan: times, tiers and flags are copied, so it outlives `plan`.
+// `explanation` goes in as it is; alternatives stay empty, as simulating them takes longer than the
+// plan itself did.
 Plan describe(const plan::Plan& plan, std::string explanation);
 
 }  // namespace ebb::api

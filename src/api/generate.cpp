@@ -15,7 +15,8 @@ std::vector<ChatMessage> messages_of(const GenerateOptions& options) {
   return messages;
 }
 
-// What can be refused is refused before the weights are read. Returns the tokens of the prompt.
+// Throws all that the generator would say of this text, but before the weights are read, which
+// takes minutes. Returns the tokens of the prompt.
 std::int64_t check(const Model& model, const GenerateOptions& options) {
   if (!options.chat && !options.system.empty()) {
     throw ConfigError("--system: it goes through the chat template; add --chat");
@@ -24,7 +25,7 @@ std::int64_t check(const Model& model, const GenerateOptions& options) {
                                                 : api::continuation(model, options.prompt, options);
   const api::OpenedModel& opened = api::opened(model);
   choose(request, opened, opened.generation_config());
-  check_length(request, opened, model.max_positions());
+  check_request(request, opened, model.max_positions());
   return static_cast<std::int64_t>(request.ids.size());
 }
 
@@ -32,10 +33,13 @@ std::int64_t check(const Model& model, const GenerateOptions& options) {
 
 GenerateSummary generate(const GenerateOptions& options, const TextSink& sink,
                          std::stop_token stop) {
+  // A bad number of threads is refused before a tokenizer is read for it.
   engine::check_threads(options.threads);
   const Model model = Model::open(options.model, {.tokenizer = options.tokenizer,
                                                   .verify = options.verify,
                                                   .host_memory = options.host_memory});
+  // The key-value cache is made for this text alone: exactly its prompt and what may follow it. The
+  // prompt is encoded again by the generator; that costs nothing beside the weights.
   const std::int64_t prompt = check(model, options);
   Generator generator(model,
                       {.positions = prompt + options.max_tokens,

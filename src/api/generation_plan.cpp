@@ -1,4 +1,4 @@
-// What generation would take, before it takes it.
+// Plans of generation: the memory and time that it would take, before it takes any.
 #include "engine/generation_plan.h"
 #include "api/planned_machine.h"
 #include "api/text_request.h"
@@ -10,9 +10,11 @@
 #include "plan/explain.h"
 
 namespace ebb {
+
 std::string explain_generation(const GenerateOptions& options, std::int64_t prompt_tokens,
                                const std::string& machine) {
   io::PosixFileSystem files;
+  // First, as it throws where no file can be made there: before anything is planned.
   engine::TraceFile trace(files, options.trace);
   const files::ModelSource source = files::find_model(files, options.model);
   api::check_length({"--prompt-tokens", prompt_tokens}, options.max_tokens, source.config,
@@ -28,6 +30,7 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
       .limits = engine::limits_within(on.memory, options.device_memory, options.host_memory)};
   const Bytes host = settings.limits[plan::Tier::host];
   const files::ModelTokenizer tokenizer = files::find_tokenizer(source, options.tokenizer, host);
+  // One rendering at a time, as a Generator does; without a template there is none to count.
   settings.extras = engine::text_extras(
       tokenizer, options.chat && tokenizer.parts.chat ? files::rendering_memory(host, 1) : 0);
   kernels::CountingOps ops(on.needs());

@@ -12,6 +12,9 @@
 namespace ebb {
 namespace {
 
+// The cache is taken whole when the generator is made. A long-context model knows hundreds of
+// thousands of positions: a cache for all of them may be larger than the weights, and few texts
+// need it.
 constexpr std::int64_t kUsualPositions = 4096;
 
 std::int64_t positions_of(const GeneratorOptions& options, const Model& model) {
@@ -22,6 +25,9 @@ std::int64_t positions_of(const GeneratorOptions& options, const Model& model) {
 
 }  // namespace
 
+// Everything that a generator owns, at one address: `generator` keeps a reference to `runtime`, and
+// `trace` to `disk`, so that a Generator can be moved but this cannot. Members are made in the
+// order in which they need each other.
 struct Generator::Loaded {
   Loaded(const Model& of, const GeneratorOptions& options, const std::stop_token& stop)
       : model(of),
@@ -33,6 +39,8 @@ struct Generator::Loaded {
 
   const api::OpenedModel& opened() const { return api::opened(model); }
 
+  // Called while members are made: reads only those declared before `generator`. The file system
+  // that can be stopped ends with this call, as nothing is read later.
   engine::Generator load(const GeneratorOptions& options, const std::stop_token& stop) {
     io::StoppableFileSystem files(disk, stop);
     const files::ModelSource& source = opened().source();
@@ -50,9 +58,10 @@ struct Generator::Loaded {
                               .trace_runs = trace.wanted() ? engine::kTracedRuns : 0});
   }
 
+  // All that can be refused is refused before the first token is computed.
   GenerateSummary write(const api::TextRequest& request, const TextSink& sink,
                         const std::stop_token& stop) {
-    check_length(request, opened(), generator.positions());
+    check_request(request, opened(), generator.positions());
     const engine::GenerationSettings settings = choose(request, opened(), stored);
     GenerateSummary summary = generate_text(generator, opened(), request, settings, sink, stop);
     summary.device_limit = limits[plan::Tier::device];

@@ -25,6 +25,7 @@ Model Model::open(const std::string& model, const ModelOptions& options) {
   io::PosixFileSystem files;
   auto opened = std::make_shared<api::OpenedModel>();
   opened->options = options;
+  // One renderer: a Model renders on the thread that calls it, unlike a run, whose workers all do.
   opened->model = engine::open_model(files, model, options.tokenizer,
                                      options.host_memory.value_or(usable_memory()), 1);
   return Model(std::move(opened));
@@ -71,6 +72,7 @@ std::string Model::render_chat(const std::vector<ChatMessage>& messages) const {
   for (const ChatMessage& message : messages) {
     list.push_back({{"role", message.role}, {"content", message.content}});
   }
+  // true: the template also writes what an answer begins with.
   return parts.chat->render(list, parts.special_tokens, true);
 }
 

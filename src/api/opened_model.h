@@ -1,4 +1,4 @@
-// What is behind a Model, for the other objects of the API.
+// The contents of a Model, for the other objects of the API.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,18 @@
 
 namespace ebb::api {
 
+// Shared by all copies of a Model and never changed once made, so any thread may read it.
+// References that it gives are good as long as a copy of the Model is.
 struct OpenedModel {
+  // Never null. Trainers share it and may outlive the Model.
   std::shared_ptr<const engine::OpenModel> model;
-  ModelOptions options;
+  ModelOptions options;  // as given to Model::open()
 
   const files::ModelSource& source() const { return model->source; }
   const files::ModelTokenizer& found_tokenizer() const { return model->tokenizer; }
   const text::Tokenizer& tokenizer() const { return model->tokenizer.tokenizer(); }
-  // As the folder has it now. Throws FormatError.
+  // What the folder's generation_config.json says now: read anew by each call. Nothing where there
+  // is no such file, as for a preset. Throws FormatError.
   std::optional<files::GenerationConfig> generation_config() const;
 };
 

@@ -23,10 +23,12 @@
 namespace ebb {
 namespace {
 
-// What to plan for: a model's shape, and its tokenizer as far as there is one without data.
+// What to plan for: a model's shape, and its tokenizer as far as there is one without data. Refers
+// to the caller's model and options, and is for one call.
 struct Subject {
   const model::Config& config;
-  // Of what it takes of the host's limit; nothing where there is no tokenizer to count.
+  // Bytes that the tokenizer takes of the host's limit; nothing where there is no tokenizer to
+  // count. Asked late, when the limit is known: reading a tokenizer is bounded by it.
   std::function<std::optional<Bytes>(Bytes host_limit)> tokenizer_bytes;
 };
 
@@ -38,7 +40,8 @@ Subject subject_of(const files::ModelSource& source, const TrainOptions& options
           }};
 }
 
-// A plan without data counts what is known without it.
+// A plan without data counts what is known without it: what reads data ahead is not in it. Without
+// `files` the disks are those that the options give, and are not looked at.
 engine::TrainingSettings settings_of(const Subject& subject, const TrainOptions& options,
                                      const engine::MachineMemory& memory, io::FileSystem* files) {
   engine::TrainingSettings settings = engine::training_settings(options, subject.config, memory);
@@ -49,6 +52,7 @@ engine::TrainingSettings settings_of(const Subject& subject, const TrainOptions&
   return settings;
 }
 
+// `speeds` is for people: where the numbers behind the plan come from.
 Plan with_alternatives(const plan::Plan& plan, const std::vector<plan::Alternative>& alternatives,
                        const engine::TrainingSettings& settings, const TrainOptions& options,
                        const std::string& speeds) {
@@ -90,6 +94,7 @@ namespace api {
 Plan describe(const plan::Plan& plan, std::string explanation) {
   Plan described;
   described.step_seconds = plan.prediction.step_seconds;
+  // A workload's tokens are those of one micro-batch.
   described.tokens_per_second =
       static_cast<double>(plan.workload.tokens * plan.workload.micro_batches) /
       plan.prediction.step_seconds;
@@ -98,6 +103,7 @@ Plan describe(const plan::Plan& plan, std::string explanation) {
     described.tiers.push_back({topology[tier].name, plan.peak(tier), plan.limits[tier]});
   }
   const std::string flags = plan::flags_of(plan.choices);
+  // Cut where the next flag begins: a flag stays with its value.
   for (std::size_t start = 0; start < flags.size();) {
     const std::size_t end = std::min(flags.find(" --", start + 1), flags.size());
     described.flags.push_back(flags.substr(start, end - start));

@@ -76,6 +76,7 @@ void check_length(const PromptLength& prompt, std::int64_t max_tokens, const mod
   if (max_tokens < 1) {
     throw ConfigError(fmt::format("--max-tokens {}: expected at least 1", max_tokens));
   }
+  // Ids that the caller gave, or a template that renders to nothing.
   if (prompt.tokens < 1) {
     throw ConfigError(fmt::format("{}: the prompt has no tokens; give at least one", prompt.flag));
   }
@@ -97,9 +98,17 @@ void check_length(const PromptLength& prompt, std::int64_t max_tokens, const mod
   }
 }
 
-void check_length(const TextRequest& request, const OpenedModel& model, std::int64_t positions) {
-  check_length({"--prompt", std::ssize(request.ids)}, request.sampling.max_tokens,
-               model.source().config, positions);
+void check_request(const TextRequest& request, const OpenedModel& model, std::int64_t positions) {
+  const model::Config& config = model.source().config;
+  check_length({"--prompt", std::ssize(request.ids)}, request.sampling.max_tokens, config,
+               positions);
+  // Ops pass over ids that no row of the embedding has.
+  for (const std::int32_t id : request.ids) {
+    if (id < 0 || id >= config.vocabulary) {
+      throw ConfigError(
+          fmt::format("prompt: token {} is not one of the model's {}", id, config.vocabulary));
+    }
+  }
 }
 
 engine::GenerationSettings choose(const TextRequest& request, const OpenedModel& model,
@@ -124,6 +133,7 @@ GenerateSummary generate_text(engine::Generator& generator, const OpenedModel& m
   summary.prompt_seconds = seconds_since(start);
   start = std::chrono::steady_clock::now();
   text::Utf8Stream characters;
+  // Becomes false for good when the sink or the stop token says so.
   bool wanted = !stop.stop_requested();
   const auto show = [&](const std::string& text) {
     summary.text += text;
@@ -131,6 +141,8 @@ GenerateSummary generate_text(engine::Generator& generator, const OpenedModel& m
     wanted = wanted && !stop.stop_requested();
   };
   while (wanted && summary.tokens < max_tokens) {
+    // The draw is numbered by its position in the sequence, so that equal prompts and seeds give
+    // equal texts whatever was generated before.
     const std::int32_t next = engine::sample(logits, settings.sampling, generator.length());
     if (std::find(settings.stops.begin(), settings.stops.end(), next) != settings.stops.end()) {
       summary.ended_by = EndedBy::stop;
@@ -145,8 +157,10 @@ GenerateSummary generate_text(engine::Generator& generator, const OpenedModel& m
     show(!known ? std::string()
                 : characters.feed(begins ? tokenizer.decode({&next, 1})
                                          : tokenizer.decode_next({&next, 1})));
+    // Behind the last token nobody wants logits: a run of the model is saved.
     if (wanted && summary.tokens < max_tokens) logits = generator.advance({&next, 1});
   }
+  // A character that was cut off by the end of the text still comes, as a replacement.
   show(characters.finish());
   if (!wanted) summary.ended_by = EndedBy::caller;
   const double seconds = seconds_since(start);

@@ -15,6 +15,7 @@
 namespace ebb {
 namespace {
 
+// Often enough for a person, too rarely to cost anything beside the work.
 constexpr double kSecondsBetweenReports = 0.5;
 
 // A text is cut where its tokens might be others than without the cut, so it is cut rarely.
@@ -49,6 +50,7 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
                          const std::function<void(const TokenizeProgress&)>& progress) {
   io::PosixFileSystem files;
   if (options.out.empty()) throw ConfigError("--out: the file to make is missing");
+  // Asked before the work: publishing replaces what lies under the name.
   if (files.exists(options.out)) {
     throw ConfigError(fmt::format(
         "--out {}: there is such a file already; remove it or give another name", options.out));
@@ -67,12 +69,16 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   text::TokenFileWriter writer(files, options.out, tokenizer);
+  // What waits to be written is bounded: 4 Mi tokens are 16 MiB, and the passages that are being
+  // tokenized come on top, one for each worker. The order is that of the files, so the result does
+  // not depend on the threads.
   text::ReadAhead ahead(data, text::file_order(data),
                         {.items = 256,
                          .tokens = std::int64_t{1} << 22,
                          .workers = threads > 0 ? threads : usable_cpus()});
   double reported = 0;
   std::int64_t done = 0;
+  // Time left by items, not by tokens: how many tokens there will be is not known.
   const auto report = [&] {
     const double elapsed = seconds();
     const double rate = elapsed > 0 ? 1 / elapsed : 0;
@@ -93,6 +99,7 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
     ++done;
     if (seconds() - reported >= kSecondsBetweenReports) report();
   }
+  // The writer was not finished: nothing is left under the file's name.
   if (writer.tokens() == 0) {
     throw FormatError(fmt::format("no item of the data can be used; the first of {} bad ones: {}",
                                   left_out.bad_items, left_out.first_problem));

@@ -9,13 +9,14 @@
 namespace ebb {
 namespace {
 
-// Where nobody listens.
+// Stands in where the caller gave no observer.
 class SilentObserver final : public TrainObserver {
  public:
   void note(const std::string&) override {}
   void step(const StepReport&) override {}
 };
 
+// The open model decides, whatever the options say: its checksums are compared as it was opened.
 TrainOptions options_for(const Model& model, TrainOptions options) {
   options.model = model.name();
   options.verify = api::opened(model).options.verify;
@@ -24,6 +25,8 @@ TrainOptions options_for(const Model& model, TrainOptions options) {
 
 }  // namespace
 
+// At one address for as long as the trainer lives: the session refers to `silent`, which is
+// therefore declared before it.
 struct Trainer::Run {
   Run(const TrainOptions& options_, std::shared_ptr<const engine::OpenModel> model,
       TrainObserver* observer, std::stop_token stop)
@@ -48,6 +51,7 @@ Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
+// Without alternatives: planning them would take the time of many plans.
 Plan Trainer::plan() {
   const plan::Plan& plan = run_->session.plan();
   const TrainOptions& o = run_->options;
@@ -56,6 +60,7 @@ Plan Trainer::plan() {
 }
 
 TrainSummary Trainer::run() {
+  // The reports went to the observer.
   while (run_->session.step()) {
   }
   return run_->session.finish();

@@ -11,7 +11,8 @@
 namespace ebb {
 namespace {
 
-// The one table of words. Their order is that of error messages.
+// The one table of words, which the command line, error messages and summaries share. Their order
+// is that of error messages. An enum without a specialization has no word: to_word() says "?".
 template <class Enum>
 constexpr auto kWords = std::array<Word<Enum>, 0>{};
 
@@ -109,6 +110,8 @@ Enum parse_word(std::string_view word, std::string_view flag) {
   refuse(word, flag, words);
 }
 
+// Templates are defined here alone, so that the table is not part of the public header; an enum
+// that is missing below fails to link.
 #define EBB_WORDS(Enum)                                  \
   template std::span<const Word<Enum>> words_of<Enum>(); \
   template std::string_view to_word<Enum>(Enum);         \
@@ -138,6 +141,7 @@ Blocks parse_blocks(std::string_view word, std::string_view flag, const BlockWor
   if (word == "auto") return {};
   if (word == words.none) return Blocks::none();
   if (word == words.all) return Blocks::all();
+  // A sign or digits with something behind them are no number of blocks.
   std::int64_t blocks = -1;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), blocks);
   if (error == std::errc{} && end == word.data() + word.size() && blocks >= 0) return blocks;

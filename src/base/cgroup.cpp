@@ -38,7 +38,7 @@ Bytes memory_in(const fs::path& path) {
   return limited ? static_cast<Bytes>(numbers.values[0]) : kNone;
 }
 
-// Of a memory.stat, "name value" a line; 0 where the name is not there.
+// A number of a memory.stat, "name value" a line; 0 where the name is not there.
 Bytes value_of(const fs::path& path, std::string_view name) {
   std::ifstream file(path);
   std::string key;

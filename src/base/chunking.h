@@ -9,7 +9,7 @@
 
 namespace ebb {
 
-// The names people know for where a chunk's state lives and who updates it.
+// The names people know for where a chunk's state lives and where it is updated.
 enum class Site : std::uint8_t {
   resident,  // lives on the device and is updated there
   stream,    // lives elsewhere and is updated on the device

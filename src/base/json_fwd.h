@@ -1,5 +1,5 @@
-// The JSON library's types by name only, for headers that pass them on: base/json.h costs whoever
-// includes it seconds of compilation.
+// The JSON library's types by name only, for headers that pass them on: base/json.h costs every
+// file that includes it seconds of compilation.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

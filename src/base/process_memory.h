@@ -1,4 +1,4 @@
-// What the system says of this process's memory.
+// The memory of this process, as the system counts it.
 #pragma once
 
 #include <optional>

@@ -25,7 +25,7 @@ class CounterRng {
     return mix_bits(key_ ^ mix_bits(index));
   }
 
-  // In [0, 1), 53 bits.
+  // A number in [0, 1) with 53 random bits.
   constexpr double uniform(std::uint64_t index) const {
     return static_cast<double>(bits(index) >> 11) * 0x1p-53;
   }

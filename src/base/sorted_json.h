@@ -11,7 +11,7 @@ namespace ebb {
 // over them: a vocabulary has hundreds of thousands.
 using SortedJson = nlohmann::json;
 
-// As parse_json, with the same bounds.
+// Parses as parse_json does, with the same bounds.
 SortedJson parse_sorted_json(std::string_view text, std::string_view where);
 
 }  // namespace ebb

@@ -12,6 +12,7 @@ namespace ebb::cli {
 
 namespace {
 
+// What was measured is printed even where a row failed: the exit code tells of the failure.
 int finish(const BenchResult& result, bool json) {
   print_out(json ? result.json + "\n" : result.text);
   if (result.failure.empty()) return 0;
@@ -22,6 +23,8 @@ int finish(const BenchResult& result, bool json) {
 void add_optimizer(CLI::App& verb, Action& action) {
   CLI::App* optimizer = verb.add_subcommand(
       "optimizer", "The optimizer's updates on the CPU: every rule and state format");
+  // Flags refer to the options; the callback below keeps them until the action has run. So in every
+  // verb.
   auto options = std::make_shared<OptimizerBenchOptions>();
   OptimizerBenchOptions& o = *options;
   add_words(*optimizer, "--rule", o.rules, "Only these: adamw, adam, lion, sgd, adagrad");
@@ -37,6 +40,7 @@ void add_optimizer(CLI::App& verb, Action& action) {
   optimizer->add_flag("--json", *json, "Print one JSON object");
   optimizer->callback([options, json, &action] {
     action = [options, json] {
+      // The progress line ends with this scope, before the result is printed.
       const BenchResult result = [&] {
         const MeasuringProgress progress;
         return bench_optimizer(*options, [&](const BenchProgress& p) { progress(p); });
@@ -75,6 +79,7 @@ void add_training(CLI::App& verb, Action& action) {
   auto options = std::make_shared<TrainBenchOptions>();
   TrainBenchOptions& o = *options;
   const std::string rows = "Rows (those that suit the device if none of these is given)";
+  // Flags that say which rows there are; without any of them the table decides.
   const auto of_rows = [&](const char* flag, auto& value, const char* help) {
     train->add_option(flag, value, help)->group(rows);
   };

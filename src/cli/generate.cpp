@@ -13,6 +13,8 @@
 namespace ebb::cli {
 namespace {
 
+// Optional values: generation_config.json decides what is not given, so there is no default to
+// show.
 void add_sampling(CLI::App& verb, GenerateOptions& o) {
   const std::string group =
       "Sampling (where not given: the model's generation_config.json, else temperature 0.8)";
@@ -35,7 +37,9 @@ int run(const GenerateOptions& options, bool json) {
     print_out(piece);
     return true;
   });
+  // The prompt is still to be printed where no piece came.
   print_out((json ? summary.json : unprinted) + "\n");
+  // Everything but the text goes to stderr: stdout can be piped.
   if (!summary.warning.empty()) fmt::print(stderr, "{}\n", summary.warning);
   fmt::print(stderr, "{}\n", summary.settings);
   fmt::print(stderr, "{} tokens, {:.1f} tokens/s, prompt of {} in {}, device {} of {}\n",

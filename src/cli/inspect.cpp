@@ -18,6 +18,7 @@ void add_inspect(CLI::App& app, Action& action) {
     action = [path, json] {
       const Inspection found = inspect(*path);
       print_out(*json ? found.json + "\n" : found.text);
+      // So that scripts can check a file with it.
       return found.sound ? 0 : 1;
     };
   });

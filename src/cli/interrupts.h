@@ -3,13 +3,15 @@
 
 namespace ebb::cli {
 
-// Before the first step there is nothing to save: the process says so and ends with kInterrupted.
-// SIGHUP stays ignored where it is (nohup).
+// Installs the handlers, once. Until save_on_interrupts() there is nothing to save: a signal is
+// answered with a line and ends the process with kInterrupted, at once. SIGHUP stays ignored where
+// it is (nohup).
 void catch_interrupts();
 
 // From now on the first one is answered with a line and noted; a second one ends the process.
 void save_on_interrupts();
 
+// Whether a signal was noted. Any thread may ask; it never becomes false again.
 bool interrupted();
 
 inline constexpr int kInterrupted = 130;  // the exit code

@@ -26,6 +26,8 @@ std::string names_of(const std::vector<const CLI::App*>& verbs) {
   return names;
 }
 
+// CLI11 takes a word that is no verb for a superfluous argument, and says only that: this says
+// which verbs there are, at the depth that was reached.
 std::string describe_misuse(const CLI::App* app, const CLI::Error& error) {
   std::string text = error.what();
   std::string path;
@@ -60,6 +62,8 @@ int run(int argc, char** argv) {
       "16GiB\n"
       "  ebb generate --model run --prompt \"Once upon a time\"\n"
       "Each verb explains itself: ebb train --help");
+  // Set by the verb's callback while the line is parsed. Outlives the parsing, as callbacks refer
+  // to it.
   ebb::cli::Action action;
   ebb::cli::add_train(app, action);
   ebb::cli::add_plan(app, action);
@@ -68,14 +72,17 @@ int run(int argc, char** argv) {
   ebb::cli::add_tokenize(app, action);
   ebb::cli::add_probe(app, action);
   ebb::cli::add_bench(app, action);
+  // Behind the last verb: it goes over all flags that there are.
   ebb::cli::check_whole_numbers(app);
   app.failure_message(describe_misuse);
   try {
+    // A ConfigError that a flag's value causes passes through CLI11 and this, to main().
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // Asking for help or the version comes here, too.
     return app.exit(error) == 0 ? 0 : kFailed;
   }
+  // One verb is required, so there is an action.
   return action();
 }
 

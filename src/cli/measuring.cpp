@@ -13,6 +13,7 @@ namespace ebb::cli {
 MeasuringProgress::MeasuringProgress() : terminal_(::isatty(STDERR_FILENO) != 0) {}
 
 MeasuringProgress::~MeasuringProgress() {
+  // Back to the line's start, and clear what is right of it.
   if (terminal_) std::fputs("\r\033[K", stderr);
 }
 

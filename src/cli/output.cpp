@@ -25,6 +25,7 @@ namespace {
 }  // namespace
 
 void print_out(std::string_view text) {
+  // A failed write need not set it, and what an earlier call left would be told as the reason.
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail();
   if (std::fflush(stdout) != 0) fail();

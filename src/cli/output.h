@@ -6,13 +6,15 @@
 
 namespace ebb::cli {
 
-// Throws IoError where the output is closed, full or broken.
+// Writes and flushes, so that a reader in a pipe sees it now. Throws IoError where the output is
+// closed, full or broken.
 void print_out(std::string_view text);
 
 // "  3m 05s left", to be put behind a line of progress; nothing at the end.
 std::string time_left(double seconds);
 
-// What libraries wrote, too. At the end of every command.
+// Flushes what libraries wrote to stdout, too. At the end of every command: without it a full disk
+// would go unnoticed. Throws IoError.
 void finish_output();
 
 }  // namespace ebb::cli

@@ -7,6 +7,7 @@
 namespace ebb::cli {
 namespace {
 
+// Empty where the flag is not given: this machine.
 std::shared_ptr<std::string> add_machine(CLI::App& verb) {
   auto machine = std::make_shared<std::string>();
   verb.add_option("--machine", *machine,
@@ -59,6 +60,8 @@ void add_plan(CLI::App& app, Action& action) {
   verb->add_option("--out", options->out, "Not needed for a plan")->group("");
   const std::shared_ptr<std::string> machine = add_machine(*verb);
   const CLI::App* generate = add_plan_generate(*verb, action);
+  // The flag belongs to the verb and not to 'plan generate', which has its own: so the callback,
+  // and not CLI11, requires it.
   CLI::Option* model = verb->get_option("--model")->required(false);
   verb->callback([options, machine, generate, model, &action] {
     if (generate->parsed()) return;

@@ -25,6 +25,7 @@ void add_probe(CLI::App& app, Action& action) {
   verb->add_flag("--json", *json, "Print the profile as JSON");
   verb->callback([options, json, &action] {
     action = [options, json] {
+      // The progress line ends with this scope, before the result is printed.
       const ProbeResult result = [&] {
         const MeasuringProgress progress;
         return probe(*options, [&](const BenchProgress& p) { progress(p); });

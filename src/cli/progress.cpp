@@ -31,6 +31,7 @@ bool Progress::stop_requested() {
 
 void Progress::print(const std::string& text) {
   if (broken_) return;
+  // Stays where print_out() throws.
   broken_ = true;
   print_out(text);
   broken_ = false;
@@ -41,6 +42,7 @@ void Progress::note(const std::string& text) {
   print(fmt::format("{}{}\n", line ? "\r\033[K" : "", text));
 }
 
+// The line has no end on a terminal: the next one, a note or the destructor finishes it.
 void Progress::step(const StepReport& r) {
   const std::string utilization =
       r.utilization ? fmt::format("  {:.1f}% utilization", 100 * *r.utilization) : "";

@@ -8,13 +8,16 @@
 
 namespace ebb::cli {
 
+// Used on the thread that trains, and by it alone.
 class Progress final : public TrainObserver {
  public:
   Progress();
   ~Progress() override;
 
+  // A line that stays: it takes the place of the step's, which comes again with the next step.
   void note(const std::string& text) override;
   void step(const StepReport& report) override;
+  // From now on an interrupt is a request to save, not the end.
   void started() override;
   bool stop_requested() override;
 
@@ -23,10 +26,10 @@ class Progress final : public TrainObserver {
   // ending, and has things to save.
   void print(const std::string& text);
 
-  bool terminal_;
-  bool line_shown_ = false;
-  bool broken_ = false;
-  bool told_ = false;
+  bool terminal_;            // stdout is one
+  bool line_shown_ = false;  // without its end: the next text writes over it
+  bool broken_ = false;      // the output failed
+  bool told_ = false;        // that the run was interrupted
 };
 
 }  // namespace ebb::cli

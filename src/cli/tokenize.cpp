@@ -38,9 +38,11 @@ void add_tokenize(CLI::App& app, Action& action) {
       ->capture_default_str();
   verb->callback([options, &action] {
     action = [options] {
+      // Its progress is on stdout, as there is no result beside it that scripts would read.
       const bool terminal = ::isatty(STDOUT_FILENO) != 0;
       const TokenizeSummary made =
           tokenize(*options, [&](const TokenizeProgress& p) { show(p, terminal); });
+      // Leaves the last line of progress where it is.
       if (terminal) print_out("\n");
       for (const std::string& skipped : made.skipped)
         print_out(fmt::format("Left out: {}\n", skipped));

@@ -17,9 +17,9 @@
 namespace ebb::cli {
 namespace {
 
-// The file is there when a run has ended well, and only then: one of an earlier run is removed.
-// That it can be made is proven before the first step, so that a wrong path does not cost a run's
-// numbers.
+// The file of --summary. It is there when a run has ended well, and only then: one of an earlier
+// run is removed. That it can be made is proven before the first step, so that a wrong path does
+// not cost a run's numbers. Throws IoError.
 class SummaryFile {
  public:
   explicit SummaryFile(std::string path) : path_(std::move(path)) {
@@ -51,6 +51,7 @@ class SummaryFile {
   }
 
  private:
+  // Compares the file itself, as a path may be a link.
   bool is_open_as(int descriptor) const {
     struct stat named {};
     struct stat opened {};
@@ -72,6 +73,7 @@ class SummaryFile {
   bool replaces_ = false;
 };
 
+// A bare number is steps, one with a unit a time. Throws ConfigError.
 SaveEvery parse_save_every(const std::string& text) {
   using Kind = SaveEvery::Kind;
   if (text == "auto") return {Kind::automatic};
@@ -138,10 +140,12 @@ void add_train(CLI::App& app, Action& action) {
       ->group("Run");
   verb->callback([options, summary, &action] {
     action = [options, summary] {
+      // Before the model is read, which may take minutes: Ctrl-C is answered then, too.
       catch_interrupts();
       SummaryFile file(*summary);
       Progress progress;
       options->summarize = !summary->empty();
+      // A summary in a folder of data is not read as data.
       if (options->summarize) options->outputs.push_back(*summary);
       const TrainSummary result = train(*options, progress);
       file.write(result.json);

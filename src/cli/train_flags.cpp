@@ -27,7 +27,7 @@ CLI::Option* add_seed(CLI::App& verb, std::uint64_t& value, const std::string& h
 
 namespace {
 
-// A choice of blocks: `parse` takes what the user wrote.
+// A choice of blocks: `parse` takes what the user wrote; `usual` is what help shows.
 CLI::Option* add_blocks_flag(CLI::App& verb, const std::string& flags, const std::string& usual,
                              const std::function<void(const std::string&)>& parse,
                              const std::string& help) {
@@ -44,6 +44,7 @@ CLI::Option* add_blocks(CLI::App& verb, const std::string& flags, Blocks& value,
       help);
 }
 
+// A number of blocks without words of its own; automatic where the flag is not given.
 CLI::Option* add_count(CLI::App& verb, const std::string& flag, Blocks& value,
                        const std::string& help) {
   return verb.add_option_function<std::int64_t>(
@@ -63,6 +64,7 @@ void add_batch(CLI::App& verb, TrainOptions& o) {
       ->group("Batch");
 }
 
+// What reads and packs the data. --data itself is train's: plan does without.
 void add_data(CLI::App& verb, TrainOptions& o) {
   const auto flag = [&](const char* name, auto& value, const char* help) {
     return verb.add_option(name, value, help)->group("Data");
@@ -111,6 +113,8 @@ void add_limits(CLI::App& verb, TrainOptions& o) {
 }
 
 void add_optimizer(CLI::App& verb, TrainOptions& o) {
+  // Numbers that every rule has show their default; where each rule has its own, the help says it
+  // in words.
   const char* group = "Optimizer";
   const auto number = [&](const char* flag, auto& value, const char* help) {
     verb.add_option(flag, value, help)->capture_default_str()->group(group);
@@ -144,6 +148,8 @@ void add_optimizer(CLI::App& verb, TrainOptions& o) {
   verb.add_flag("--nesterov", o.nesterov, "sgd: looks one move ahead")->group(group);
 }
 
+// All of these are free to differ between a run and its resumption. A plan prints its choices by
+// these names (plan::flags_of), so that they can be given back.
 void add_placement(CLI::App& verb, TrainOptions& o) {
   const std::string group =
       "Placement (the plan decides what is not given; never changes the numbers)";
@@ -158,6 +164,7 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
   verb.add_option("--host-fraction", o.host_fraction,
                   "Share of the parameters, part of those, that the CPU updates")
       ->group(group);
+  // An alias for people who know it by this name elsewhere.
   verb.add_flag_callback(
           "--use-cpu-offloading", [&o] { o.offload_fraction = 1.0; },
           "No state stays on the device (the same as --offload-fraction 1)")

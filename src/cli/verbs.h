@@ -1,5 +1,6 @@
-// The verbs of the command line. Each adds itself to the application; what it does is run when the
-// user gave it, and returns the exit code.
+// The verbs of the command line. Each adds its flags to the application when the program starts and
+// sets `action` when the user gave it: the action runs after parsing, so that nothing is done for a
+// command that is refused, and returns the exit code. What it throws, main() tells.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,7 @@
 
 namespace ebb::cli {
 
+// Owns the options that its flags filled.
 using Action = std::function<int()>;
 
 void add_train(CLI::App& app, Action& action);

@@ -9,6 +9,8 @@
 namespace ebb::cli {
 namespace {
 
+// Empty where the text is the number: printed again it must read the same, which leaves out 010, +5
+// and 1e3.
 template <class Number>
 std::string refusal(const std::string& text) {
   using Range = std::numeric_limits<Number>;
@@ -24,6 +26,7 @@ std::string refusal(const std::string& text) {
 
 void check_whole_numbers(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
+    // CLI11's names for what a flag takes, whatever the width: narrower types it refuses itself.
     const std::string type = option->get_type_name();
     if (type == "INT") option->check(CLI::Validator(refusal<std::int64_t>, ""));
     if (type == "UINT") option->check(CLI::Validator(refusal<std::uint64_t>, ""));

@@ -1,4 +1,6 @@
-// Flags whose values are words: parsed into the enums of the options, with the words' own errors.
+// Flags whose values are words: parsed into the enums of the options by the API's own table, so
+// that no word is written twice. What is none of them throws ConfigError, which passes through
+// CLI11 as it is and lists the words.
 #pragma once
 
 #include <optional>
@@ -11,6 +13,7 @@
 
 namespace ebb::cli {
 
+// Help shows the word of what `value` holds now. `value` must outlive the parsing, here and below.
 template <class Enum>
 CLI::Option* add_word(CLI::App& verb, const std::string& flag, Enum& value,
                       const std::string& help) {
@@ -21,6 +24,7 @@ CLI::Option* add_word(CLI::App& verb, const std::string& flag, Enum& value,
       ->default_str(std::string(to_word(value)));
 }
 
+// Stays empty where the flag is not given: help has no default to show.
 template <class Enum>
 CLI::Option* add_word(CLI::App& verb, const std::string& flag, std::optional<Enum>& value,
                       const std::string& help) {
@@ -29,7 +33,7 @@ CLI::Option* add_word(CLI::App& verb, const std::string& flag, std::optional<Enu
       help);
 }
 
-// One word or several.
+// One word or several, in the order given; `values` stays empty where the flag is not given.
 template <class Enum>
 CLI::Option* add_words(CLI::App& verb, const std::string& flag, std::vector<Enum>& values,
                        const std::string& help) {
@@ -41,7 +45,7 @@ CLI::Option* add_words(CLI::App& verb, const std::string& flag, std::vector<Enum
       help);
 }
 
-// PATH or PATH:BYTES, one or several.
+// --disk, for every verb that has it: PATH or PATH:BYTES, one or several.
 inline CLI::Option* add_disks(CLI::App& verb, std::vector<DiskFolder>& folders,
                               const std::string& help) {
   return verb

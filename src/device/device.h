@@ -19,8 +19,8 @@ namespace ebb::device {
 // thread; on the cpu device all are threads.
 enum class StreamKind : std::uint8_t { compute, copy, express, host };
 
-// A point in a stream's order. Recording it again moves it. Records are numbered from 1, so that
-// who waits can say which one: an event is recorded again while others still wait for the record
+// A point in a stream's order. Recording it again moves it. Records are numbered from 1, so that a
+// waiter can say which one: an event is recorded again while others still wait for the record
 // before.
 class Event {
  public:
@@ -76,8 +76,8 @@ class Stream {
   virtual double busy_seconds() = 0;
 };
 
-// A stream that somebody else made and keeps, who calls Ebb as a library: on a GPU a queue of the
-// driver. The cpu device's callers have none; there it is the calling thread itself.
+// A stream that the caller of the library made and keeps: on a GPU a queue of the driver. The cpu
+// device's callers have none; there it is the calling thread itself.
 class ForeignStream {
  public:
   virtual ~ForeignStream() = default;

@@ -82,7 +82,7 @@ class PlaneFile {
   StateKind kind_;
 };
 
-// What others need to load the weights, and the weights.
+// Writes the weights and what others need to load them.
 void write_model(io::FileSystem& files, files::CheckpointWriter& writer, ParameterStore& store,
                  const files::SidecarFiles& sidecar_files) {
   write_file(files, writer, files::kWeightsName, store, {Plane::weight});

@@ -33,7 +33,7 @@ Files by_name(const Json& list) {
   return files;
 }
 
-// Of one file; empty where nothing differs, as far as that is known now.
+// What changed in one file; empty where nothing differs, as far as that is known now.
 std::string change_of(const Json& stored, const Json& now) {
   if (stored["bytes"] != now["bytes"]) {
     return fmt::format("{} bytes in the checkpoint, {} now", stored["bytes"].dump(),

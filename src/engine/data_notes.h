@@ -1,4 +1,4 @@
-// What people are told of data that a run left out.
+// Notes for people on data that a run left out.
 #pragma once
 
 #include <cstdint>

@@ -23,6 +23,7 @@ constexpr Bytes kPiecesOfHost = 96;
 // States, weights, sums and inputs, a tied table's gradient where the vocabulary is cut, and of
 // each chunk some grains that are not full.
 Bytes most_on_disk(const TrainingSettings& s) {
+  // Bytes a parameter in the largest formats, rounded up: a bound, as the plan is not known yet.
   constexpr Bytes each = 20, partly_filled = 5 * DiskSpace::kGrain;
   const std::int64_t parameters = model::parameters_of(s.config).count();
   const Bytes inputs = s.shape.tokens() * s.config.hidden * 4 * s.config.layers;

@@ -35,7 +35,7 @@ std::vector<Product> products_of(Runtime& runtime, const TrainingSettings& s) {
                            runtime.device_model());
 }
 
-// In memory of its own, on a stream of its own.
+// Times all products in memory and on a stream of its own.
 void search_all(Runtime& runtime, const std::vector<Product>& products, Bytes bytes,
                 const Note& note) {
   using Clock = std::chrono::steady_clock;

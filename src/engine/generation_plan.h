@@ -25,12 +25,12 @@ struct GeneratorSettings {
   std::int64_t trace_runs = 0;        // the last ones, of slices and of tokens, that a trace keeps
 };
 
-// Throws OutOfBudget: who needs what on which tier, what is missing and what would help.
+// Throws OutOfBudget: the bytes by purpose on each tier, what is missing and what would help.
 plan::GenerationPlan plan_generation(kernels::CountingOps& ops, const plan::Profile& profile,
                                      const GeneratorSettings& settings);
 plan::GenerationPlan plan_generation(Runtime& runtime, const GeneratorSettings& settings);
 
-// What a tokenizer holds of host memory, and what one rendering of its chat template may.
+// Bytes of host memory that a tokenizer holds, and that one rendering of its chat template may.
 std::vector<plan::Extra> text_extras(const files::ModelTokenizer& tokenizer, Bytes rendering);
 
 }  // namespace ebb::engine

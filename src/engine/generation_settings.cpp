@@ -50,7 +50,8 @@ GenerationSettings choose_generation(std::optional<files::GenerationConfig> stor
                                      const files::ModelSource& source,
                                      const SamplingOptions& options,
                                      const text::Tokenizer& tokenizer, bool bytes) {
-  // Without do_sample others take the likeliest token. Who gives a flag of sampling wants to draw.
+  // Without do_sample others take the likeliest token. A user who gives a flag of sampling wants to
+  // draw.
   const bool draws = options.temperature || options.top_k || options.top_p;
   if (stored && !stored->sample && !draws) stored->temperature = 0.0;
   // 0 stands for "not used" there, as 1 does.

@@ -18,7 +18,7 @@ using plan::Role;
 
 namespace {
 
-// What the executor runs, in this order.
+// Numbers of the executor's programs.
 constexpr std::size_t kSlice = 0;
 constexpr std::size_t kToken = 1;
 
@@ -39,6 +39,8 @@ Generator::Generator(Runtime& runtime, io::FileSystem& files, const files::Model
                   [this](exec::TaskRun& run) { run_task(run, plan_.slice.workload); }},
                  {&plan_.token.program, &plan_.token.layout,
                   [this](exec::TaskRun& run) { run_task(run, plan_.token.workload); }}}) {
+  // Both programs have the same persistent objects at the same addresses: filled through one, read
+  // by both.
   fill_rotary_table(executor_, plan_.slice.program.persistent.tables, decoder_, positions_);
   load(files, source);
   if (trace_runs_ == 0) return;
@@ -59,6 +61,7 @@ void Generator::load(io::FileSystem& files, const files::ModelSource& source) {
       from = halves.data();
     }
     const Bytes element = size_of(dtype_);
+    // Tensors come in pieces, so that the host holds one piece and never a whole tensor.
     executor_.write_now(plan_.slice.program.persistent.weights[to_size(parameter.block)],
                         (parameter.first + first) * element, from, count * element);
   };
@@ -80,6 +83,7 @@ std::span<const float> Generator::advance(std::span<const std::int32_t> tokens) 
     std::memcpy(executor_.address(objects.batches[0], slice.batch), tokens.data(),
                 to_size(count_ * 4));
     executor_.issue(count_ == 1 ? kToken : kSlice, {count_ * 4});
+    // Logits are wanted on the host, and the next token follows from them: nothing could run ahead.
     executor_.drain();
     length_ += count_;
     tokens = tokens.subspan(to_size(count_));

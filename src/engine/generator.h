@@ -29,7 +29,8 @@ class Generator {
   std::int64_t positions() const { return positions_; }
   const plan::GenerationPlan& plan() const { return plan_; }
   const memory::Ledger& ledger(plan::Tier tier) const { return memory_.ledger(tier); }
-  // From what tasks said they touched and what was reserved beside the arenas.
+  // The most bytes in use so far: those that tasks said they touched, and what was reserved beside
+  // the arenas.
   Bytes measured_peak(plan::Tier tier = plan::Tier::device) const {
     return memory_.measured_peak(tier);
   }

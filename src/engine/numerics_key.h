@@ -21,7 +21,8 @@ struct KeyDifference {
   std::string field;  // "optimizer.learning_rate"
   std::string stored;
   std::string given;
-  // Of the machine or of Ebb's version, not of the run: it can go on, though not bit-identically.
+  // It is the machine or Ebb's version that differs, not the run: it can go on, though not
+  // bit-identically.
   bool machine = false;
 };
 

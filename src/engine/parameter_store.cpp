@@ -1,7 +1,6 @@
 #include "engine/parameter_store.h"
 
 namespace ebb::engine {
-namespace {}  // namespace
 
 ProgramMemory::Kept ProgramMemory::find(Plane plane, int c, std::int64_t in_chunk) const {
   if (plane != Plane::weight) {

@@ -31,6 +31,7 @@ std::vector<memory::Reservation> reserve_all(const plan::Plan& plan,
   for (const plan::Extra& extra : plan.workload.extras) {
     reserve(extra.tier, extra.name, extra.bytes);
   }
+  // The rest of the predicted peak is what the program itself takes.
   reserve(plan::Tier::host, std::string(plan::kPlanExtra),
           plan.peak(plan::Tier::host) - plan.layout.size_of(plan::Tier::host) -
               plan.workload.extra(plan::Tier::host));
@@ -65,6 +66,8 @@ PlannedMemory::PlannedMemory(Runtime& runtime, const plan::Plan& plan, const Mak
 PlannedMemory::~PlannedMemory() {
   const bool stalled = std::any_of(spaces_.begin(), spaces_.end(),
                                    [](const auto& space) { return space->stalled(); });
+  // A drive that does not answer may still write into memory that it was given: that memory must
+  // stay.
   if (!stalled) return;
   static std::mutex mutex;
   static auto* const left = new std::vector<std::unique_ptr<memory::Space>>;  // never destroyed

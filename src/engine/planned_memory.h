@@ -42,7 +42,8 @@ class PlannedMemory {
   std::vector<memory::Space*> spaces() const;  // by tier
   const memory::Ledger& ledger(plan::Tier tier) const { return ledgers_.at(tier.index); }
 
-  // From what tasks said they touched and what was reserved beside the arenas.
+  // The most bytes in use so far: those that tasks said they touched, and what was reserved beside
+  // the arenas.
   Bytes measured_peak(plan::Tier tier) const;
   // What the system gave the tier's arena pages for; nothing for what is not the process's memory.
   std::optional<Bytes> touched_bytes(plan::Tier tier) const;

@@ -15,7 +15,7 @@ struct ProcessReport {
   Bytes resident_at_start = 0;  // before the run took anything
   Bytes resident_peak = 0;
   Bytes counted = 0;  // on the host, and on the cpu device's device tier, which is host memory too
-  // Of a GPU; nothing on the cpu device.
+  // Bytes of a GPU that the run counted; nothing on the cpu device.
   std::optional<Bytes> device_counted{};
   std::optional<Bytes> device_gone{};  // free memory that is gone since the start, of all programs
 
@@ -23,7 +23,7 @@ struct ProcessReport {
   Bytes outside() const { return std::max<Bytes>(0, resident_peak - counted); }
 };
 
-// With the run's memory still held.
+// To be asked while the run's memory is still held.
 ProcessReport report_process(const TrainingRun& run, const Runtime& runtime);
 
 Json to_json(const ProcessReport& report);

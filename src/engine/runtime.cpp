@@ -10,6 +10,7 @@ namespace ebb::engine {
 
 plan::Limits limits_within(const MachineMemory& machine, const std::optional<Bytes>& device,
                            const std::optional<Bytes>& host) {
+  // What is left of one memory; a limit beyond all there is leaves the usual share.
   const auto other = [&](const std::optional<Bytes>& given, Bytes usual) {
     const Bytes all = machine.device + machine.host;
     return machine.shared && given && *given <= all ? all - *given : usual;
@@ -26,6 +27,7 @@ Runtime::Runtime(const std::string& device_kind, int threads)
                                         : plan::rough_gpu_profile(pool_.slots())) {
   profile_.device_memory = device_->device_memory();
   profile_.host_memory = device_->host_memory();
+  // Behind device and libraries: what they took is not the run's.
   at_start_ = {.resident = process_memory().resident(), .free_device = free_device_memory()};
 }
 

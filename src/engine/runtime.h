@@ -53,9 +53,9 @@ class Runtime {
   // What plans are made with: rules of thumb, unless something better is given.
   const plan::Profile& profile() const { return profile_; }
   void use_profile(plan::Profile profile) { profile_ = std::move(profile); }
-  // What the machine has left for each tier.
+  // Memory that the machine has left for each tier.
   MachineMemory memory() const;
-  // As they were when this was made, before any run took memory.
+  // The process's and the device's memory when this was made, before any run took some.
   struct AtStart {
     Bytes resident = 0;
     std::optional<Bytes> free_device{};

@@ -33,6 +33,7 @@ std::int32_t sample(std::span<const float> logits, const Sampling& s, std::int64
 
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
+  // Equal logits go by id, so that a draw does not depend on the sort.
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
     const float x = logits[to_size(a)];
     const float y = logits[to_size(b)];
@@ -46,6 +47,7 @@ std::int32_t sample(std::span<const float> logits, const Sampling& s, std::int64
   std::vector<double> weights;
   double total = 0;
   for (const std::int32_t id : ids) {
+    // Less the largest: no exponential overflows, and the first weight is 1.
     weights.push_back(std::exp((static_cast<double>(logits[to_size(id)]) - *best) / s.temperature));
     total += weights.back();
   }
@@ -59,6 +61,7 @@ std::int32_t sample(std::span<const float> logits, const Sampling& s, std::int64
     left -= weights[i];
     if (left < 0) return ids[i];
   }
+  // Rounding may leave a rest behind the last one.
   return ids[count - 1];
 }
 

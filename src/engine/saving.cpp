@@ -19,7 +19,7 @@ using Kind = SaveEvery::Kind;
 using Seconds = std::chrono::duration<double>;
 
 constexpr double kAutomaticSeconds = 600;
-// What automatic saves may take of the time of a run.
+// The share of a run's time that automatic saves may take.
 constexpr double kAutomaticShare = 0.05;
 // After a save on the way failed.
 constexpr double kDueAgainSeconds = 60;
@@ -180,7 +180,7 @@ std::string Saving::failure_to_publish(const files::TrainingState& state) {
   }
 }
 
-// In pieces, so that who gives up does not wait for its end.
+// Sleeps in pieces, so that a person who gives up does not wait for its end.
 void Saving::wait(double seconds, bool stopped) const {
   constexpr double piece = 0.1;
   const Clock::time_point start = Clock::now();

@@ -55,7 +55,7 @@ states::Schedule::Shape shape_of(LearningRateSchedule schedule) {
   return Shape::cosine;
 }
 
-// Of so many that there are; nothing where the plan decides.
+// The number of blocks, `all` at most; nothing where the plan decides.
 std::optional<std::int64_t> blocks_of(const Blocks& blocks, std::string_view flag,
                                       std::int64_t all) {
   require(blocks.count().value_or(0) >= 0, flag, std::to_string(blocks.count().value_or(0)),
@@ -72,7 +72,8 @@ void check_plan_size(const TrainOptions& o, const model::Config& config) {
             std::to_string(*o.chunk_parameters),
             fmt::format("at least {} for {} parameters", parameters / most_chunks, parameters));
   }
-  // Of a block forward, backward and sum, and a few of the pass: no plan has fewer.
+  // A micro-batch has forward, backward and sum of each block, and a few tasks more: no plan has
+  // fewer.
   const std::int64_t most_passes = plan::kMostTasks / (3 * config.layers + 5);
   require(
       o.accumulate <= most_passes, "--accumulate", std::to_string(o.accumulate),

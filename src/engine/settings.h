@@ -1,4 +1,4 @@
-// From what the user wrote to what a run is made of.
+// Turns what the user wrote into what a run is made of.
 #pragma once
 
 #include "ebb/train.h"

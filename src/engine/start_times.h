@@ -1,4 +1,4 @@
-// What a run spends before its first step, phase by phase.
+// Seconds that a run spends before its first step, phase by phase.
 #pragma once
 
 #include <chrono>

@@ -16,6 +16,7 @@ namespace ebb::engine {
 
 namespace {
 
+// A line that a crash cut off is none.
 bool is_of_steps_to(std::int64_t last, std::string_view line) {
   try {
     const Json json = parse_json(line, "");
@@ -29,6 +30,7 @@ bool is_of_steps_to(std::int64_t last, std::string_view line) {
 
 }  // namespace
 
+// Steps behind the checkpoint are made again, and logged again.
 std::string_view kept_lines(std::string_view log, std::int64_t step) {
   std::size_t end = 0;
   while (end < log.size()) {
@@ -68,6 +70,7 @@ void StepLog::add_validation(std::int64_t step, double loss, std::int64_t tokens
 }
 
 void StepLog::write(const Json& line) {
+  // A full disk is no reason to stop: lines are kept and written with the next one.
   unwritten_ += line.dump() + '\n';
   try {
     file_->write(size_, std::as_bytes(std::span(unwritten_)));

@@ -1,4 +1,4 @@
-// What a run measured, as JSON.
+// The figures that a run measured, as JSON.
 #pragma once
 
 #include <cstdint>

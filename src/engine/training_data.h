@@ -47,7 +47,7 @@ class TrainingData {
                                    const std::function<bool()>& go_on);
   // The same without waiting: files that are still to be read have no digest.
   Json contents_so_far() const;
-  // As checkpoints had it before.
+  // The digest that checkpoints of earlier versions hold instead.
   std::string beginnings_digest() const { return data_.beginnings_digest(); }
 
   // Where a run goes on that was at `position` of data that has changed since: at the beginning of

@@ -14,6 +14,8 @@
 namespace ebb::engine {
 namespace {
 
+// Rotary positions go on behind what the model knows (note_on_positions()); a table of learned ones
+// ends.
 model::Decoder make_decoder(const TrainingSettings& s) {
   if (s.config.positions == model::Config::Positions::learned &&
       s.shape.sequence > s.config.max_positions) {
@@ -24,6 +26,7 @@ model::Decoder make_decoder(const TrainingSettings& s) {
   return model::Decoder(s.config, s.dtype, s.gradient_type, s.shape);
 }
 
+// Everything that takes memory is in it, staging too, so that the plan's peak is the run's.
 plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s) {
   TrainingShape shape{.accumulate = s.accumulate,
                       .gradient_type = s.gradient_type,
@@ -37,10 +40,11 @@ plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s)
   return work;
 }
 
-// What the executor runs, in this order.
+// Numbers of the executor's programs.
 constexpr std::size_t kTraining = 0;
 constexpr std::size_t kEvaluation = 1;
 
+// The figures that differ by type and format, where the profile has them.
 plan::Profile speeds_for(plan::Profile profile, const TrainingSettings& s) {
   if (s.dtype == DType::f32) profile = plan::with_variant(std::move(profile), "fp32");
   return plan::with_variant(std::move(profile), fmt::format("{} states", name_of(s.format)));
@@ -55,6 +59,8 @@ states::ChunkMap map_chunks(const model::Parameters& parameters,
                        .kind = s.state_kind(),
                        .gradient_type = s.gradient_type,
                        .decays = parameter.matrix,
+                       // Random numbers go by the place in the model: placement and chunk size do
+                       // not change them.
                        .key = tensors.size()});
   }
   List<states::Run> blocks;
@@ -99,6 +105,7 @@ std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, kernels::
   using states::StateFormat;
   std::vector<plan::Variant> formats;
   for (const StateFormat format : {StateFormat::exact, StateFormat::bf16, StateFormat::int8}) {
+    // Another format changes the workload, so each is planned from the start.
     if (format == s.format || !states::has_format(s.rule, format)) continue;
     TrainingSettings other = s;
     other.format = format;
@@ -227,7 +234,7 @@ plan::Trace TrainingRun::trace() {
   try {
     finish();
   } catch (const std::exception&) {
-    // It was told to whoever made the step; what ran before is still worth a look.
+    // The caller of the step was told; what ran before is still worth a look.
   }
   plan::Trace trace{.kind = plan::Trace::Kind::measured,
                     .plan = plan_,

@@ -38,7 +38,8 @@ struct TrainingSettings {
   plan::FixedChoices fixed;
   std::vector<plan::Extra> extras;  // what the caller holds for the run: data, tokenizer, batches
   exec::Disturbance disturbance;
-  // The machine's tiers. Device and host are the runtime's; whoever adds one makes its memory.
+  // The machine's tiers. Device and host are the runtime's; the caller that adds one makes its
+  // memory.
   std::shared_ptr<const plan::Topology> topology = plan::device_and_host();
   PlannedMemory::MakeSpace make_space{};
   std::int64_t trace_steps = 0;  // the last steps, of which a trace is kept
@@ -69,7 +70,7 @@ class TrainingRun {
  public:
   // Plans (or throws OutOfBudget) and takes all memory. Parameters are undefined until filled.
   TrainingRun(Runtime& runtime, TrainingSettings settings);
-  // With a plan that was made of these settings.
+  // Makes the run of a plan that was made of these settings.
   TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan plan);
 
   // One step with `accumulate` batches. Returns when the loss and the norm are known; the rest of
@@ -97,7 +98,7 @@ class TrainingRun {
   const TrainingSettings& settings() const { return settings_; }
   const plan::Plan& plan() const { return plan_; }
   const exec::Executor& executor() const { return executor_; }
-  // What evaluate() is predicted to take.
+  // Seconds that evaluate() is predicted to take.
   double evaluation_seconds() const { return evaluation_.seconds; }
   const memory::Ledger& ledger(plan::Tier tier) const { return memory_.ledger(tier); }
 
@@ -105,7 +106,8 @@ class TrainingRun {
   // takes it that some of it may fail.
   plan::Trace trace();
 
-  // From what tasks said they touched and what was reserved beside the arenas.
+  // The most bytes in use so far: those that tasks said they touched, and what was reserved beside
+  // the arenas.
   Bytes measured_peak(plan::Tier tier) const { return memory_.measured_peak(tier); }
   // What the system gave the tier's arena pages for; nothing for what is not the process's memory.
   std::optional<Bytes> touched_bytes(plan::Tier tier) const { return memory_.touched_bytes(tier); }

@@ -14,7 +14,7 @@
 namespace ebb::engine {
 namespace {
 
-// Who stops a run does not wait for longer than this until its data is read.
+// A person who stops a run does not wait for longer than this until its data is read.
 constexpr std::chrono::seconds kHurry{2};
 constexpr std::size_t kRecentSteps = 10;
 
@@ -177,8 +177,8 @@ std::string TrainingSession::summary() {
   return summarize(*run_, runtime_, state_.numerics_key, figures_);
 }
 
-// What the data holds may be known only long after the first step. The first save waits for it;
-// who stops a run does not wait for long.
+// What the data holds may be known only long after the first step. The first save waits for it; a
+// run that is stopped does not wait for long.
 void TrainingSession::remember_data() {
   std::optional<Clock::time_point> stopped;
   record_data(state_, data_, note(), [&] {

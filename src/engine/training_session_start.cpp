@@ -54,6 +54,7 @@ TrainingSettings TrainingSession::settings_with_tokenizer() {
 }
 
 const plan::Plan& TrainingSession::plan() {
+  // The plan moves into the run when that is made.
   if (run_) return run_->plan();
   if (plan_) return *plan_;
   for (const std::string& note :
@@ -67,6 +68,7 @@ const plan::Plan& TrainingSession::plan() {
     restore_state(*start);
   } else {
     if (options_.verify) files::verify_model(starting_files_, model_->source);
+    // Before the key, which holds the choices.
     choose_gemms(files_, runtime_, settings_, note_while_starting());
     key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
   }
@@ -82,6 +84,7 @@ const plan::Plan& TrainingSession::plan() {
 void TrainingSession::restore_state(const std::filesystem::path& folder) {
   files::verify_checkpoint(starting_files_, folder);
   state_ = files::read_training_state(files_, folder);
+  // The algorithms that the run began with: others would round otherwise.
   use_stored_gemms(runtime_, settings_, state_.numerics_key.value("machine", Json()));
   key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
   compare_settings(state_, key_, note());
@@ -101,6 +104,7 @@ void TrainingSession::start() {
   figures_.start.lap("allocate");
   fill_parameters();
   if (folder_.start()) {
+    // Whole files are read for it, so it comes last: what is cheap to refuse was refused before.
     compare_all_data(state_, data_, options_.accept_changed_data, note_while_starting());
   }
   figures_.start.lap("initialize");
@@ -110,8 +114,10 @@ void TrainingSession::start() {
   log_ = std::make_unique<StepLog>(files_, folder_.path() / "log.jsonl", state_.step, note());
   validation_ = data_.validation();
   failed_ = false;
+  // From here on there is something to save, whatever fails.
   or_save([&] {
     observer_.started();
+    // Batches are read ahead from now on, on threads of their own.
     if (state_.step < options_.steps) {
       prefetch_.reset(new text::Prefetcher(data_.batches(state_.data_position)));
     } else {
@@ -158,6 +164,7 @@ void TrainingSession::make_saving() {
                      .stop_requested = [this] { return stop_requested_quietly(); }},
       start ? state_.step : -1, note());
   if (start) saving->set_last(start->string());
+  // A run that could not be saved is refused before its first step.
   saving->check_space();
   saving_ = std::move(saving);
 }

@@ -13,8 +13,6 @@ using kernels::StepScale;
 using plan::Op;
 using plan::Role;
 
-namespace {}  // namespace
-
 TrainingTasks::TrainingTasks(Runtime& runtime, const model::Decoder& decoder,
                              const model::Parameters& parameters, const states::ChunkMap& map,
                              const plan::Plan& plan, const Settings& settings)
@@ -34,6 +32,8 @@ TrainingTasks::TrainingTasks(Runtime& runtime, const model::Decoder& decoder,
   }
 }
 
+// On the thread or inside the stream's work of the task's lane; lanes call it at once. Which bytes
+// a task may touch its uses say: read() and write() check what is asked for.
 void TrainingTasks::operator()(TaskRun& run) {
   switch (run.task.op) {
     case Op::embed: return embed(run);
@@ -48,6 +48,7 @@ void TrainingTasks::operator()(TaskRun& run) {
     case Op::embed_backward: return embed_backward(run);
     case Op::add_gradient: return add_gradient(run);
     case Op::finish_gradient: return finish_gradient(run);
+    // Until the norm is known an update that ran would do nothing.
     case Op::reset_scale:
       *reinterpret_cast<StepScale*>(run.write(Role::scale, sizeof(StepScale))) = {0.0f, 0};
       return;
@@ -70,6 +71,7 @@ const plan::Chunk& TrainingTasks::chunk(const TaskRun& run) const {
 std::int64_t TrainingTasks::layer(const TaskRun& run) const {
   return parameters_.blocks[to_size(run.task.block)].layer;
 }
+// The parameters of the block that the task works on: all, or those of its piece.
 plan::TensorRange TrainingTasks::extent(const TaskRun& run) const {
   if (run.task.piece < 0) return {0, block(run).parameters};
   const plan::BlockPiece& piece = block(run).pieces[to_size(run.task.piece)];
@@ -85,21 +87,25 @@ std::vector<int> TrainingTasks::chunks(const TaskRun& run) const {
   const plan::TensorRange all = extent(run);
   std::vector<int> found;
   for (const int c : chunks_of_block_[to_size(run.task.block)]) {
+    // A chunk lies in one piece whole, so where it begins decides.
     const std::int64_t first = plan_.program.chunks[to_size(c)].first - all.first;
     if (first >= 0 && first < all.count) found.push_back(c);
   }
   return found;
 }
+// The report is a double of loss for each micro-batch, and behind them the sums of squares.
 double* TrainingTasks::loss_of(TaskRun& run) const {
   return reinterpret_cast<double*>(run.write(Role::report, 8 * work().micro_batches)) +
          run.task.micro;
 }
+// Of all micro-batches together: their gradients add up to that of the step's mean loss.
 float TrainingTasks::loss_scale(const TaskRun& run) const {
   return static_cast<float>(1.0 / static_cast<double>(numbers_[slot(run.step)].loss_tokens));
 }
 memory::Carver* TrainingTasks::carver_if_there(TaskRun& run, Role role) {
   return run.has(role) ? &run.carver(role) : nullptr;
 }
+// A batch is its ids and behind them its targets.
 std::span<const std::int32_t> TrainingTasks::ids(TaskRun& run, bool targets) const {
   const auto* first = reinterpret_cast<const std::int32_t*>(run.read(Role::batch, work().batch));
   return {first + (targets ? work().tokens : 0), to_size(work().tokens)};
@@ -110,6 +116,7 @@ double* TrainingTasks::squares(std::byte* report) const {
 const double* TrainingTasks::squares(const std::byte* report) const {
   return reinterpret_cast<const double*>(report) + work().micro_batches;
 }
+// By lane and not by tier: on the cpu device both are host memory.
 bool TrainingTasks::by_cpu(const TaskRun& run) const {
   return (*plan_.program.topology)[run.task.lane].kind == plan::LaneKind::cpu;
 }
@@ -132,6 +139,7 @@ void TrainingTasks::embed(TaskRun& run) {
                  run.write(Role::output, work().input));
 }
 
+// A recomputation is the same call; its task has no output to write.
 void TrainingTasks::forward(TaskRun& run) {
   auto ops = model_ops(run);
   const model::ForwardMemory memory{
@@ -159,6 +167,7 @@ void TrainingTasks::head(TaskRun& run) {
 
 void TrainingTasks::loss(TaskRun& run) {
   auto ops = model_ops(run);
+  // The head went by pieces: its statistics are there, and the loss follows from them.
   if (run.has(Role::head_state)) {
     return decoder_.head_loss(ops, ids(run, true),
                               reinterpret_cast<double*>(run.write(Role::report, 8)),
@@ -241,13 +250,14 @@ void TrainingTasks::finish_gradient(TaskRun& run) {
   run.task.chunk >= 0 ? finish_chunk(run) : finish_block(run);
 }
 
-// By the CPU, in the place of the sum, to which the last gradient comes.
+// Runs on the CPU, in the place of the sum, to which the last gradient comes.
 void TrainingTasks::finish_chunk(TaskRun& run) {
   const Bytes each = work().gradient_bytes;
   const Bytes bytes = chunk(run).count * each;
   std::byte* const sum = run.write(Role::sum, bytes);
   const std::byte* const last = run.read(Role::gradient, bytes);
   const bool in_planes = work().sums_in_planes();
+  // Sums that are kept as two planes of 16 bits each.
   const auto* low =
       in_planes ? reinterpret_cast<const std::uint16_t*>(run.read(Role::sum_rest, bytes)) : nullptr;
   double* to = squares(run.write(Role::squares, report_bytes_));
@@ -263,12 +273,13 @@ void TrainingTasks::finish_chunk(TaskRun& run) {
   optimizer(run)->finish_parts(parts, settings_.gradient_type, settings_.gradient_type);
 }
 
-// On the device, where several micro-batches are summed up without what the CPU sums.
+// Runs on the device, where several micro-batches are summed up without what the CPU sums.
 void TrainingTasks::finish_block(TaskRun& run) {
   const auto [begin, count] = extent(run);
   std::byte* gradient = run.write(Role::gradient, count * work().gradient_bytes);
   const std::byte* sum = run.read(Role::sum, count * work().sum_bytes());
   double* to = squares(run.write(Role::report, report_bytes_));
+  // Of two micro-batches the first is the sum, as it was written.
   const DType sum_type = work().micro_batches == 2 ? settings_.gradient_type : DType::f32;
   std::vector<kernels::GradientPart> parts;
   for (const int c : chunks(run)) {
@@ -310,6 +321,8 @@ void TrainingTasks::norm(TaskRun& run) {
   *reinterpret_cast<StepScale*>(run.write(Role::scale, sizeof(StepScale))) = norm.scale;
   if (norm.scale.apply == 0) {
     const std::int64_t bad = norm.first_bad_tensor;
+    // The scale that says so was written first: an update that still runs changes nothing.
+    // apply.
     throw NumericsError(fmt::format(
         "step {}: the gradient norm is not finite (loss {}); the first tensor whose gradient is "
         "not "
@@ -322,6 +335,7 @@ void TrainingTasks::norm(TaskRun& run) {
 }
 
 void TrainingTasks::update(TaskRun& run) {
+  // The largest step whose updates began. Lanes race for it; a later step must not be taken back.
   for (std::int64_t last = updating_; last < run.step;) {
     if (updating_.compare_exchange_weak(last, run.step)) break;
   }

@@ -20,7 +20,7 @@ namespace ebb::engine {
 
 using exec::TaskRun;
 
-// What differs from step to step.
+// Numbers that differ from step to step.
 struct StepNumbers {
   std::int64_t step = 0;         // from 1
   std::int64_t loss_tokens = 0;  // targets that the loss is the mean of, over all micro-batches
@@ -78,7 +78,8 @@ class TrainingTasks {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
-  // Of the task's chunk, or of the block's chunks whose gradients are summed on the device.
+  // Stretches of the task's chunk, or of the block's chunks whose gradients are summed on the
+  // device.
   std::vector<Stretch> stretches(const TaskRun& run) const;
   // Memory for what only some blocks save; null where the task has none.
   static memory::Carver* carver_if_there(TaskRun& run, plan::Role role);
@@ -94,7 +95,8 @@ class TrainingTasks {
   void embed(TaskRun& run);
   void forward(TaskRun& run);
   void head(TaskRun& run);
-  // Of the head: the piece of the table that it computes with, whosever it is, and its weights.
+  // The piece of the table that the head computes with, the embedding's or its own, and its
+  // weights' bytes.
   const plan::BlockPiece& table_piece(const TaskRun& run) const;
   Bytes table_bytes(const TaskRun& run) const;
   void embed_piece(TaskRun& run);

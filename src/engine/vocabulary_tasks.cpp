@@ -64,6 +64,7 @@ void TrainingTasks::head_end(TaskRun& run) {
       .dnormed = run.read(Role::head_gradient, decoder_.dnormed_bytes()),
       .residual = run.write(Role::residual, work().input)};
   memory::Carver& state = run.carver(Role::head_state);
+  // Both cut the same state from its beginning.
   memory::Carver for_loss = state;
   decoder_.head_loss(ops, ids(run, true), loss_of(run), for_loss);
   decoder_.head_end(ops, memory, state);
@@ -71,6 +72,7 @@ void TrainingTasks::head_end(TaskRun& run) {
 
 const plan::BlockPiece& TrainingTasks::table_piece(const TaskRun& run) const {
   using plan::BlockKind;
+  // A tied head computes with the embedding's table and has none of its own.
   const int table =
       work().all_of(work().tied_sum > 0 ? BlockKind::embedding : BlockKind::head).front();
   return work().blocks[table].pieces[run.task.piece];

@@ -17,7 +17,7 @@ std::span<const std::int32_t> no_ids(std::int64_t count) {
   return {reinterpret_cast<const std::int32_t*>(nowhere()), to_size(count)};
 }
 
-// Counts, and remembers products.
+// Counts, and remembers products: those are what algorithms are chosen for.
 class RecordingOps : public kernels::CountingOps {
  public:
   using CountingOps::CountingOps;
@@ -31,6 +31,8 @@ class RecordingOps : public kernels::CountingOps {
   }
 };
 
+// Runs each part of the model with ops that count and carvers that measure, so that a block's costs
+// and bytes are those of the code that training runs. Memory is never touched.
 class Measurer {
  public:
   Measurer(const model::Decoder& decoder, kernels::CountingOps& ops)
@@ -57,18 +59,23 @@ class Measurer {
     block.saved_mlp = usual.saved_mlp;
     block.forward_work = usual.forward_work;
     block.backward_work = usual.backward_work;
+    // What a block costs and holds where it also saves what is cheap to make again; the difference
+    // of the backward passes is what making it again takes.
     const Measured keeping = both(layer, {.mlp = true, .cheap_saved = true});
     block.cheap_saved = keeping.cheap_saved;
     block.kept_forward_work = keeping.forward_work;
     block.kept_backward_work = keeping.backward_work;
     block.cheap_recompute = usual.backward;
     block.cheap_recompute -= keeping.backward;
+    // The other end: the MLP's forward runs again in the backward.
     const Measured lean = both(layer, {});
     block.lean_forward_work = lean.forward_work;
     block.lean_backward_work = lean.backward_work;
     block.mlp_again = lean.backward;
     block.mlp_again -= usual.backward;
     Carver saved = Carver::measuring(), work = Carver::measuring();
+    // No output: the next block has read it long ago. The MLP runs only as far as its backward
+    // needs.
     block.recompute = cost([&] {
       decoder_.forward(ops_, layer, decoder_.micro_batch(),
                        {.weights = nowhere(),
@@ -128,6 +135,7 @@ class Measurer {
     block.forward_work = work.used();
   }
 
+  // The most that any call so far wanted: tasks of one lane share one scratch.
   Bytes scratch() const { return scratch_; }
 
  private:
@@ -147,6 +155,7 @@ class Measurer {
     return made;
   }
 
+  // Learned positions are one more piece, behind those of the vocabulary.
   void embedding_pieces(plan::Block& block) {
     const auto ids = no_ids(decoder_.shape().tokens());
     block.pieces = pieces_of_table(true);
@@ -170,6 +179,8 @@ class Measurer {
     positions.backward = cost([&] { decoder_.positions_backward(ops_, nowhere(), nowhere()); });
   }
 
+  // One piece after the other, twice: statistics of every row first, then gradients with them. The
+  // last norm is one more piece, behind those of the vocabulary.
   void head_pieces(plan::Block& block) {
     const auto targets = no_ids(decoder_.shape().tokens());
     const auto state = [] { return Carver::measuring(); };
@@ -212,10 +223,11 @@ class Measurer {
                          .residual = nowhere()},
                         keeps);
     });
+    // Training makes the loss in the task that ends the head; evaluation in one of its own.
     norm.backward += block.pieces_loss;
   }
 
-  // What a block saves besides what all do.
+  // Optional parts that a block saves besides what all do.
   struct Saves {
     bool mlp = false, cheap_saved = false;
   };
@@ -224,6 +236,7 @@ class Measurer {
     Bytes saved = 0, saved_mlp = 0, cheap_saved = 0, forward_work = 0, backward_work = 0;
   };
   Measured both(std::int64_t layer, Saves saves) {
+    // A null carver tells the decoder that this is not saved.
     Carver saved = Carver::measuring(), mlp = saved, cheap_saved = saved, work = saved;
     Carver* const own_mlp = saves.mlp ? &mlp : nullptr;
     Carver* const own_cheap = saves.cheap_saved ? &cheap_saved : nullptr;
@@ -259,6 +272,8 @@ class Measurer {
     return found;
   }
   static const float* tables() { return reinterpret_cast<const float*>(nowhere()); }
+  // `reading` adds what products and attention read: of few tokens that, and not arithmetic, takes
+  // their time.
   enum class Counts : std::uint8_t { work, reading };
   template <class Run>
   plan::Cost cost(Run run, Counts counts = Counts::work) {
@@ -318,6 +333,7 @@ plan::Cost cost_of(std::span<const kernels::CountingOps::Call> calls) {
   plan::Cost cost{.calls = static_cast<double>(calls.size())};
   for (const auto& call : calls) {
     switch (call.kind) {
+      // A product with a short side is bound by other things than one that fills the device.
       case Kind::product:
         (call.shortest < plan::kNarrow ? cost.narrow_flops : cost.flops) += call.flops;
         break;
@@ -372,6 +388,7 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
 
   work.micro_batches = shape.accumulate;
   work.tokens = decoder.shape().tokens();
+  // Ids and targets.
   work.batch = 2 * work.tokens * static_cast<Bytes>(sizeof(std::int32_t));
   work.input = decoder.input_bytes();
   work.tied_sum = decoder.tied_sum_bytes();
@@ -391,6 +408,7 @@ plan::GenerationWork generation_work(const model::Decoder& decoder,
   const model::Config& config = decoder.config();
   const Bytes element = size_of(shape.dtype);
   Measurer measure(decoder, ops);
+  // A run of `tokens` tokens behind `start` others.
   const auto pass = [&](std::int64_t start, std::int64_t tokens) {
     plan::Workload work{.topology = shape.topology,
                         .tokens = tokens,
@@ -418,6 +436,7 @@ plan::GenerationWork generation_work(const model::Decoder& decoder,
   // Attention over more positions may want more scratch: that of the last ones is counted, too.
   pass(shape.positions - slice, slice);
   pass(shape.positions - 1, 1);
+  // Costs are those in the middle: attention grows with what lies before.
   work.slice = pass((work.slices - 1) * slice / 2, slice);
   if (prompt % slice != 0) work.rest = pass(work.slices * slice, prompt % slice);
   work.token = pass(work.context, 1);

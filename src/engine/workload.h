@@ -45,7 +45,7 @@ struct GenerationShape {
 plan::GenerationWork generation_work(const model::Decoder&, const model::Parameters&,
                                      kernels::CountingOps&, const GenerationShape&);
 
-// What it is, its name, its parameters and its weights.
+// Describes a block's kind, name, parameters and weights; costs are left empty.
 plan::Block describe_block(const model::ParameterBlock&, DType weights);
 
 // Each call under what bounds it.

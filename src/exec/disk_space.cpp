@@ -135,7 +135,7 @@ void DiskSpace::require_grains(Bytes offset, const void* memory, Bytes bytes) co
 
 void DiskSpace::run(Direction direction, Bytes offset, std::byte* memory, Bytes bytes) {
   const Turn turn(*this);
-  // Who waited for one drive for minutes need not wait for it again.
+  // A caller that waited for one drive for minutes need not wait for it again.
   if (stalled_) {
     throw IoError(fmt::format("the {} has not answered before, and is not asked again", name()));
   }

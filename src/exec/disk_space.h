@@ -30,7 +30,7 @@ class DiskSpace final : public memory::Space {
   static constexpr Bytes kGrain = 64 * kKiB;
   // Lanes that may read, and that may write, at once.
   static constexpr int kLanes = 2;
-  // What the checksums of so many bytes take of host memory.
+  // Bytes of host memory that the checksums of so many bytes take.
   static Bytes checksum_bytes(Bytes bytes) { return bytes / kGrain * Bytes{sizeof(std::uint64_t)}; }
 
   // Takes all room on the drives. Bytes go round among the folders that have room left, so that

@@ -12,11 +12,11 @@ namespace ebb::exec {
 struct Disturbance {
   std::uint64_t slow_lanes_seed = 0;  // not 0: lanes pause at random before tasks
   bool poison = false;                // memory is filled with NaNs when objects come and go
-  // The last bytes of each object, which nobody may write: who does is named. The program's objects
-  // were made so much larger than what they hold. On the cpu device alone.
+  // The last bytes of each object, which no task may write: one that does is named. The program's
+  // objects were made so much larger than what they hold. On the cpu device alone.
   Bytes red_zone = 0;
-  // A thread for each lane issues its tasks, also where the device's streams never hold up whoever
-  // submits to them.
+  // A thread for each lane issues its tasks, also where the device's streams never hold up the
+  // thread that submits to them.
   bool threads = false;
 };
 

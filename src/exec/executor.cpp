@@ -26,7 +26,7 @@ std::size_t slot(std::int64_t step, std::size_t ring) { return to_size(step) % r
 
 constexpr std::byte kRedZone{0xa5};
 
-// Only then does the task come after whoever had the object's last bytes before.
+// Only then does the task come after the users that the object's last bytes had before.
 bool reaches_end(const plan::Program& program, const plan::Use& use) {
   const plan::Range range = program.range_of(use);
   return range.first + range.bytes == program[use.object].bytes;
@@ -58,13 +58,13 @@ List<Lanes::Lane> lanes_of(const plan::Topology& topology) {
   return lanes;
 }
 
-// Of the tasks, where lanes are slow.
+// The share of the tasks that are late, where lanes are slow.
 constexpr double kLateShare = 0.1;
 
 }  // namespace
 
-// Issues the tasks of one lane. A driver's queue holds about a thousand entries; whoever submits to
-// one that is full waits, and must not hold up the other lanes.
+// Issues the tasks of one lane. A driver's queue holds about a thousand entries; a thread that
+// submits to a full one waits, and must not hold up the other lanes.
 struct Executor::LaneThread {
   LaneThread(Executor& executor, std::size_t lane)
       : thread([this, &executor, lane] { run(executor, lane); }) {}
@@ -230,7 +230,7 @@ std::int64_t Executor::tasks_until(const Running& running, std::int64_t step, Ta
 }
 
 void Executor::wait_until_issued(Running& running, plan::Lane lane, std::int64_t tasks) const {
-  if (threads_.empty()) return;  // whoever asks has issued them
+  if (threads_.empty()) return;  // the calling thread has issued them
   auto& issued = running.issued[lane];
   for (std::int64_t now = issued.load(); now < tasks; now = issued.load()) issued.wait(now);
 }

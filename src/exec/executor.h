@@ -58,7 +58,7 @@ class TaskRun {
   // reads cannot be had for writing.
   std::byte* write(plan::Role role, Bytes bytes);
   const std::byte* read(plan::Role role, Bytes bytes);
-  // For bodies that cut what they write into parts as they go.
+  // Cuts the object of that role into parts, for bodies that find out as they go what they write.
   memory::Carver& carver(plan::Role role);
 
  private:

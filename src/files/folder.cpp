@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr Bytes kCopyBytes = 256 * kKiB;
 
-// By their steps.
+// The checkpoints of a run, sorted by their steps.
 std::vector<fs::path> our_checkpoints(io::FileSystem& files, const fs::path& root) {
   std::vector<fs::path> ours;
   for (const auto& [step, folder] : find_step_folders(files, root).published) {

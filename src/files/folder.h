@@ -84,7 +84,7 @@ void check_names_free(io::FileSystem& files, const std::filesystem::path& root, 
 struct VerifyOptions {
   std::vector<std::string_view> required;  // names that the manifest must have
   std::vector<std::string_view> skip;      // names of files that are not looked at
-  std::string advice;  // for who finds damage; empty: which checkpoint to resume from instead
+  std::string advice;  // told with damage; empty: which checkpoint to resume from instead
 };
 
 // Reads every file of a checkpoint and compares sizes and digests with its manifest, and the

@@ -33,7 +33,7 @@ struct Manifest {
 // the manifest itself or its draft.
 bool is_plain_name(std::string_view name);
 
-// From version 2 on with a digest of all that it says.
+// The manifest as text: from version 2 on with a digest of all that it says.
 std::string format_manifest(const Manifest& manifest);
 
 // Throws FormatError where the manifest is not one, of a version that this Ebb cannot read, or not

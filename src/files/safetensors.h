@@ -42,7 +42,7 @@ class SafetensorsReader {
  public:
   SafetensorsReader(io::FileSystem& files, const std::filesystem::path& path);
 
-  // In the order of their bytes in the file.
+  // All tensors, in the order of their bytes in the file.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   // Null where there is none of that name; otherwise lives as long as the reader.
   const StoredTensor* find(std::string_view name) const;
@@ -74,7 +74,7 @@ class SafetensorsWriter {
   SafetensorsWriter(io::FileSystem& files, const std::filesystem::path& path,
                     std::vector<TensorSpec> tensors, const Metadata& metadata = {});
 
-  // Of the whole file when it is finished.
+  // Bytes of the whole file when it is finished.
   Bytes total_bytes() const { return total_bytes_; }
 
   void write(std::span<const std::byte> piece);

@@ -143,7 +143,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
         path_.string(), what));
   }
 
-  // For the tensor at hand.
+  // Refuses a part of the tensor at hand.
   [[noreturn]] void fail(std::string_view part, std::string_view expected,
                          std::string_view found) const {
     throw_format(fmt::format("tensor {}: {}: expected {}, found {}", in_quotes(tensor_.name), part,

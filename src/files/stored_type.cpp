@@ -17,7 +17,7 @@ struct Known {
   Bytes bytes;
 };
 
-// In the order of the enumeration.
+// All types, in the order of the enumeration.
 constexpr std::array kKnown = {
     Known{StoredType::f64, "F64", 8},         Known{StoredType::f32, "F32", 4},
     Known{StoredType::f16, "F16", 2},         Known{StoredType::bf16, "BF16", 2},

@@ -1,3 +1,5 @@
+// The functions of C linkage. No exception leaves them: a failure is a return value other than 0
+// (or null), and its text is kept for the thread that saw it.
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -29,8 +31,10 @@ using ebb::ConfigError;
 using ebb::HybridOptimizer;
 using ebb::Json;
 
+// Good until the next failure on the same thread.
 thread_local std::string last_error;
 
+// 0 or 1, as the functions return it.
 template <class Call>
 int guarded(Call call) {
   try {
@@ -44,6 +48,7 @@ int guarded(Call call) {
   return 1;
 }
 
+// Throws ConfigError for null: callers of C get a text instead of a crash.
 HybridOptimizer& of(ebb_hybrid* optimizer) {
   if (optimizer == nullptr) throw ConfigError("the optimizer is a null pointer");
   return optimizer->optimizer;
@@ -119,6 +124,8 @@ bool fits(const Json& json) {
   return std::is_floating_point_v<Value> ? json.is_number() : json.is_number_integer();
 }
 
+// Settings are named as the fields of HybridOptimizer::Settings and Rule; what is not there keeps
+// its default.
 using Setter = std::function<void(const std::string& name, const Json& value)>;
 
 template <class Field>
@@ -233,6 +240,7 @@ int ebb_hybrid_gradient_ready(ebb_hybrid* optimizer, int64_t parameter, void* st
 int ebb_hybrid_step(ebb_hybrid* optimizer, double learning_rate, double clip, void* stream,
                     ebb_hybrid_report* report) {
   return guarded([&] {
+    // Before the step: afterwards it would be made and the failure untrue.
     if (report != nullptr) size_of(*report);
     const HybridOptimizer::StepReport made = of(optimizer).step(learning_rate, clip, stream);
     if (report == nullptr) return;
@@ -287,16 +295,22 @@ int ebb_hybrid_placement_of(ebb_hybrid* optimizer, ebb_hybrid_placement* placeme
 
 int ebb_hybrid_traffic(ebb_hybrid* optimizer, int64_t* up_bytes, int64_t* down_bytes) {
   return guarded([&] {
+    // Both are looked at before either is written: a failing call writes nothing.
+    int64_t& up = at(up_bytes, "up_bytes");
+    int64_t& down = at(down_bytes, "down_bytes");
     const HybridOptimizer::Traffic found = of(optimizer).traffic();
-    at(up_bytes, "up_bytes") = found.up;
-    at(down_bytes, "down_bytes") = found.down;
+    up = found.up;
+    down = found.down;
   });
 }
 
 int ebb_hybrid_digests(ebb_hybrid* optimizer, char* weights, char* moments) {
   return guarded([&] {
-    std::strcpy(&at(weights, "weights"), of(optimizer).weights_digest().c_str());
-    std::strcpy(&at(moments, "moments"), of(optimizer).moments_digest().c_str());
+    // The header says how many bytes the caller gives for each: 33, with the zero at the end.
+    char& to_weights = at(weights, "weights");
+    char& to_moments = at(moments, "moments");
+    std::strcpy(&to_weights, of(optimizer).weights_digest().c_str());
+    std::strcpy(&to_moments, of(optimizer).moments_digest().c_str());
   });
 }
 

@@ -8,7 +8,8 @@
 namespace ebb::hybrid {
 namespace {
 
-// A parameter of a run starts at a block of the int8 format.
+// The first free element of a run. A parameter starts at a block of the int8 format, as its scales
+// are by block.
 std::int64_t end_of(const states::Run& run) {
   if (run.places.empty()) return 0;
   const TensorRange& last = run.places.back();
@@ -32,6 +33,8 @@ ChunkMap cut_chunks(const std::vector<Parameter>& parameters, const Choices& cho
                        .decays = parameter.decays,
                        .key = parameter.key});
   }
+  // Runs are cut one by one, but chunks are numbered in the caller's order: sites are shared out
+  // from the end of the list.
   struct Cut {
     const states::Run* run;
     std::int64_t first, count;

@@ -13,8 +13,9 @@ using states::ChunkMap;
 using states::Part;
 using states::Plane;
 
-// In the order of the parameters, as far as types allow: a chunk's parts are of the same types. The
-// chunks at the end are the host's, before them come those that are streamed, and the first stay.
+// Chunks are in the order of the parameters, as far as types allow: a chunk's parts are of the same
+// types. The chunks at the end are the host's, before them come those that are streamed, and the
+// first stay. Depends on the list and the choices alone, so equal ones give equal chunks.
 ChunkMap cut_chunks(const std::vector<Parameter>& parameters, const Choices& choices);
 
 }  // namespace ebb::hybrid

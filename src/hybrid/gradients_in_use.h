@@ -1,6 +1,6 @@
 // The memory of gradients that the optimizer may still read: each from gradient_ready() up to the
 // wait for its parameter's weight. Before and after, the caller may use it for anything, another
-// parameter's gradient included.
+// parameter's gradient included. For one thread; owns no memory.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,10 @@ class GradientsInUse {
   // that is in use.
   void check_apart(const Parameter& of, const void* gradient) const;
 
-  // The parameter's gradient stays where it is until it is removed.
+  // The parameter's gradient stays where it is until it is removed, and so does the parameter: it
+  // is kept by pointer. check_apart() comes first.
   void add(const Parameter& parameter);
+  // Nothing where it is not in use.
   void remove(const Parameter& parameter);
   void clear() { by_begin_.clear(); }
 

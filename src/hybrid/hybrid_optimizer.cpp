@@ -10,6 +10,7 @@
 
 namespace ebb {
 
+// At one address for good: lanes refer to the optimizer, so only the pointer to this moves.
 class HybridOptimizer::Body {
  public:
   Body(const Settings& settings, const std::vector<Parameter>& parameters, void* stream)
@@ -29,6 +30,8 @@ HybridOptimizer::HybridOptimizer(const Settings& settings, std::vector<Parameter
     : body_(new Body(settings, parameters, stream)) {}
 HybridOptimizer::~HybridOptimizer() = default;
 void HybridOptimizer::EndBody::operator()(Body* body) const {
+  // In a child of fork() it is left where it is: its end would wait for threads that the child does
+  // not have.
   if (!body->is_forked()) delete body;
 }
 HybridOptimizer::Body& HybridOptimizer::body() const {

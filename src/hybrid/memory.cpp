@@ -12,6 +12,7 @@ namespace {
 
 // One chunk comes in while another is updated and a third goes out; the fourth evens them out.
 constexpr std::int64_t kDefaultSlots = 4;
+// With one place nothing could come in while a chunk is updated.
 constexpr std::int64_t kFewestSlots = 2;
 
 }  // namespace
@@ -53,6 +54,7 @@ void Memory::size_window(const std::vector<Chunk>& chunks, Bytes window) {
                     format_bytes(window), fewest, format_bytes(slot_bytes_),
                     format_bytes(fewest * slot_bytes_)));
   }
+  // More places than streamed chunks would never be used.
   slots_.resize(std::min(wanted, streamed));
 }
 
@@ -61,7 +63,8 @@ void Memory::carve(const ChunkMap& map, memory::Carver& device, memory::Carver& 
   const std::vector<Chunk>& chunks = map.chunks;
   device_books.clear();
   host_books.clear();
-  // What was carved since the last line.
+  // Enters what was carved since the last line. Alignment between pieces is part of it, so that the
+  // lines add up to the whole.
   const auto enter = [](Books& books, const memory::Carver& carver, std::string purpose) {
     Bytes before = 0;
     for (const Line& line : books) before += line.bytes;

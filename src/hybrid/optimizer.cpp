@@ -47,6 +47,7 @@ Optimizer::Optimizer(const Settings& settings,
       weights_(lanes_[4]),
       host_(lanes_[5]),
       store_(parameters_, map_, memory_, pool_, compute_) {
+  // Refused now, as the first save may be hours away.
   check_names(store_);
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     gradient_status_[p].weight =
@@ -96,6 +97,7 @@ void Optimizer::clear_states() {
     compute_.fill(device.data(), 0, static_cast<Bytes>(device.size()));
   });
   const std::span<std::byte> host = memory_.host_piece();
+  // Small enough to share evenly, large enough that taking a share costs nothing.
   constexpr std::size_t piece = std::size_t{16} << 20;
   pool_.parallel_for(static_cast<std::int64_t>((host.size() + piece - 1) / piece),
                      [&](std::int64_t index, int) {
@@ -115,6 +117,7 @@ Optimizer::GradientStatus& Optimizer::gradient_status(std::int64_t parameter) {
 
 device::ForeignStream& Optimizer::foreign(void* stream) {
   auto& found = foreign_[stream];
+  // Kept for good: a handful of streams, asked for at every call.
   if (!found) found = device_->adopt_stream(stream);
   return *found;
 }
@@ -135,6 +138,7 @@ void Optimizer::issue(FunctionRef<void()> calls) {
   try {
     calls();
   } catch (...) {
+    // Half of a call's work is queued: whatever waits for the other half would wait forever.
     lanes_.fail(std::current_exception(), 0);
   }
   lanes_.check();
@@ -213,6 +217,7 @@ void Optimizer::save(io::FileSystem& files, const std::filesystem::path& path) {
 
 void Optimizer::load(io::FileSystem& files, const std::filesystem::path& path, void* stream) {
   require_between_steps("load()");
+  // Reads and checks the whole file, so that a bad one leaves the state as it is.
   const StateFile file(files, path, store(), choices_.rule);
   fetching_ = false;
   issue([&] {

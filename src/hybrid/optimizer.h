@@ -39,6 +39,8 @@
 
 namespace ebb::hybrid {
 
+// For one thread at a time, as HybridOptimizer. Work that failed on a lane is thrown by the next
+// call that queues or waits, and by all after it; then only the destructor may follow.
 class Optimizer {
  public:
   using StepReport = HybridOptimizer::StepReport;
@@ -67,14 +69,14 @@ class Optimizer {
   void load(io::FileSystem& files, const std::filesystem::path& path, void* stream);
 
  private:
-  // Of a parameter, from step to step.
+  // A parameter's standing from step to step.
   struct GradientStatus {
     std::unique_ptr<device::Buffer> weight;  // the caller's, made known to the device
     std::unique_ptr<device::Event> ready;    // recorded by the caller's stream
     bool is_ready = false;
     bool is_awaited = true;  // the caller waited for its weight since the last step
   };
-  // Of a chunk. At most one record of each a step.
+  // Events of a chunk, those that its site needs. Each is recorded once a step at most.
   struct ChunkStatus {
     std::size_t chunk = 0;
     int gradients_missing = 0;               // parts whose gradient is not ready yet
@@ -86,8 +88,12 @@ class Optimizer {
 
   GradientStatus& gradient_status(std::int64_t parameter);
   ChunkStatus& chunk_status(int chunk) { return chunk_status_[chunk]; }
+  // The caller's stream, made known to the device by its first use and kept; null is the default
+  // one.
   device::ForeignStream& foreign(void* stream);
+  // The lanes wait for what the caller's stream has queued up to now.
   void order_behind(void* stream, std::initializer_list<device::Stream*> lanes);
+  // Throws ConfigError, naming `what`, where a gradient of the next step is ready already.
   void require_between_steps(std::string_view what) const;
 
   // Queues work that may throw: the first failure ends all work, and is thrown by later calls.
@@ -99,15 +105,18 @@ class Optimizer {
   void queue_copy(device::Stream& lane, void* to, const void* from, Bytes bytes,
                   std::atomic<Bytes>& moved);
 
+  // All memory of the optimizer becomes zeros; the device's behind what compute has queued.
   void clear_states();
   void start_fetching();
   void fetch(std::size_t streamed);
   void send_gradients(std::int64_t parameter);
+  // Blocks until every gradient's squares are summed: the one wait of a step.
   states::GradientNorm find_norm(double clip);
+  // Each queues the updates of its site, in the order of the chunks, and returns.
   void update_on_host(const states::UpdateNumbers& numbers, const kernels::StepScale& scale);
   void update_resident(const states::UpdateNumbers& numbers);
   void update_streamed(const states::UpdateNumbers& numbers);
-  // On the host or compute lane.
+  // Runs on the host or compute lane.
   void update(std::size_t chunk, std::byte* state, bool on_host,
               const states::UpdateNumbers& numbers, const kernels::StepScale* scale);
 
@@ -123,19 +132,19 @@ class Optimizer {
   List<GradientStatus> gradient_status_;
   Memory memory_;
   List<ChunkStatus> chunk_status_;
-  std::vector<std::size_t> resident_;  // chunks
+  std::vector<std::size_t> resident_;  // indices of chunks, in their order; so the next two
   std::vector<std::size_t> streamed_;
   std::vector<std::size_t> hosted_;
-  std::vector<std::unique_ptr<device::Event>> out_of_slot_;
+  std::vector<std::unique_ptr<device::Event>> out_of_slot_;  // the state there went home
   std::unique_ptr<device::Event> behind_caller_;
   std::unique_ptr<device::Event> norm_known_;
   std::unique_ptr<device::Event> host_ended_;
   std::map<void*, std::unique_ptr<device::ForeignStream>> foreign_;
-  bool fetching_ = false;  // the window's first states are on their way in, or there
-  std::int64_t ready_ = 0;
+  bool fetching_ = false;   // the window's first states are on their way in, or there
+  std::int64_t ready_ = 0;  // gradients of the step that is being gathered
   GradientsInUse in_use_;
   std::uint64_t slow_lanes_seed_;
-  std::uint64_t queued_ = 0;
+  std::uint64_t queued_ = 0;  // pieces of work so far: their numbers name random pauses
   std::atomic<Bytes> up_bytes_{0};
   std::atomic<Bytes> down_bytes_{0};
   exec::Lanes lanes_;
@@ -148,7 +157,8 @@ class Optimizer {
   StateStore store_;
 };
 
-// A third of the work is late where lanes are slow. There is one time: a failure ends everything.
+// A third of the work is late where lanes are slow. All work is of time 0: a failure ends
+// everything.
 template <class Work>
 void Optimizer::queue(device::Stream& lane, Work work) {
   lanes_.submit(lane, 0, [this, &lane, work = std::move(work), number = ++queued_] {

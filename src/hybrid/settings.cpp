@@ -42,6 +42,8 @@ DType dtype_of(HybridOptimizer::Type type) {
   return type == HybridOptimizer::Type::bf16 ? DType::bf16 : DType::f32;
 }
 
+// Part of the numbers of compact formats, and so of what a saved state continues: not to be
+// changed.
 std::uint64_t key_of(std::string_view name) {
   std::uint64_t key = name.size();
   for (const char c : name) key = mix_bits(key ^ static_cast<unsigned char>(c));
@@ -91,6 +93,7 @@ void check_overlaps(const std::vector<Parameter>& all) {
 
 void check_apart(const std::vector<Parameter>& all, const Parameter& of, const void* gradient) {
   const auto* begin = static_cast<const std::byte*>(gradient);
+  // By std::less, as the pointers are into different allocations.
   for (const Parameter& other : all) {
     const std::byte* weight = other.weight;
     if (std::less<>{}(begin, weight + other.weight_bytes()) &&
@@ -134,6 +137,7 @@ Choices parse_settings(const Settings& s, std::int64_t parameters) {
           "chunk_parameters", s.chunk_parameters, "0 to 2^40");
   const std::int64_t wanted =
       s.chunk_parameters > 0 ? s.chunk_parameters : default_chunk_parameters(parameters);
+  // Rounded up to whole blocks of the norm, so that no sum of squares spans two chunks.
   choices.chunk_parameters = kernels::norm_blocks(wanted) * kernels::kNormBlock;
   require(s.window >= 0, "window", s.window, "bytes, or 0 for four chunks' worth");
   require(s.device_memory.value_or(0) >= 0, "device_memory", s.device_memory.value_or(0), "bytes");
@@ -154,6 +158,7 @@ std::vector<Parameter> check_parameters(const std::vector<HybridOptimizer::Param
     };
     if (p.name.empty()) refuse("it has no name, which the saved state would need");
     if (!names.insert(p.name).second) refuse("there are two of that name");
+    // So that no sum of bytes overflows: all planes of an element are far below 64.
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / 64;
     if (p.count <= 0 || p.count > most - total) {
       refuse(fmt::format("it has {} elements, expected 1 or more", p.count));

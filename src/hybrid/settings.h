@@ -31,6 +31,8 @@ Choices parse_settings(const Settings& settings, std::int64_t parameters);
 // A parameter as the caller gave it, with what follows from it.
 struct Parameter {
   std::string name;
+  // The caller's memory, on the device, borrowed for as long as the optimizer lives. A gradient may
+  // be null until set_gradient().
   std::byte* weight = nullptr;
   DType weight_type = DType::bf16;
   const std::byte* gradient = nullptr;
@@ -47,6 +49,7 @@ struct Parameter {
 // be about to move, too, are GradientsInUse's.
 void check_apart(const std::vector<Parameter>& all, const Parameter& of, const void* gradient);
 
+// Elements of all parameters together.
 std::int64_t total_count(const std::vector<Parameter>& parameters);
 
 // Throws ConfigError for an empty list, for names that are missing or there twice, and for memory

@@ -26,6 +26,7 @@ constexpr std::string_view kVersion = "2";
 constexpr std::string_view kVersionWithoutNames = "1";
 constexpr std::string_view kDigestName = "digest";
 constexpr Bytes kDigestBytes = 32;
+// Far beyond any run, and far from where step arithmetic could overflow.
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
 
 std::string tensor_name(const std::string& parameter, Plane plane) {
@@ -187,6 +188,7 @@ states::StateKind StateFile::kind_of(const StateStore& store, int parameter) con
 }
 
 void StateFile::check_tensors(const StateStore& store) const {
+  // The digest itself.
   std::size_t expected = 1;
   for (int p = 0; p < static_cast<int>(store.parameters().size()); ++p) {
     const states::StateKind kind = kind_of(store, p);

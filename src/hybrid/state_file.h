@@ -29,7 +29,8 @@ struct StateInfo {
 // Throws ConfigError where a parameter's name could not be written.
 void check_names(const StateStore& store);
 
-// Writes `path`.partial, syncs and renames: `path` is what it was, or all of the new file.
+// Writes `path`.partial, syncs and renames: `path` is what it was, or all of the new file. Throws
+// IoError, and removes the partial file. Lanes must be empty.
 void save_state(io::FileSystem& files, const std::filesystem::path& path, StateStore& store,
                 const StateInfo& info);
 
@@ -37,16 +38,19 @@ void save_state(io::FileSystem& files, const std::filesystem::path& path, StateS
 // names the file, what was expected and found.
 class StateFile {
  public:
+  // Reads the whole file once, for its digest, through the store's staging.
   StateFile(io::FileSystem& files, const std::filesystem::path& path, const StateStore& store,
             const states::Rule& rule);
 
   const StateInfo& info() const { return info_; }
-  // Into the store, whose format may be another.
+  // Writes all of it into the store, whose format may be another. What throws here leaves the store
+  // half written: checks come before, in the constructor.
   void load(StateStore& store) const;
 
  private:
   void check_tensors(const StateStore& store) const;
   void check_digest(std::span<std::byte> staging) const;
+  // The parameter's kind, in the file's format.
   states::StateKind kind_of(const StateStore& store, int parameter) const;
   void read(Plane plane, const Parameter& parameter, const states::StateKind& kind,
             std::int64_t first, std::int64_t count, void* to) const;

@@ -36,6 +36,7 @@ void ChunkHomes::write(Plane plane, int c, const Part& part, const void* from) {
 void ChunkHomes::clear(Plane plane, int c) {
   std::byte* all = address(plane, c, {});
   const Bytes bytes = plane_bytes(plane, map_[c].kind, map_[c].count);
+  // Everything else lives in host memory, which needs no lane.
   if (map_[c].site != Site::resident) {
     std::fill_n(all, bytes, std::byte{0});
     return;

@@ -12,7 +12,8 @@
 
 namespace ebb::hybrid {
 
-// Weights are in the caller's memory, and where the CPU has copies there, too.
+// Where the store finds planes. Weights are in the caller's memory, and where the CPU has copies
+// there, too: writing one writes both.
 class ChunkHomes : public states::ChunkMemory {
  public:
   // Keeps references to all of it. Copies are made on the stream.

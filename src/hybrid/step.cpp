@@ -1,4 +1,4 @@
-// What Optimizer queues for a gradient and for a step.
+// The work that Optimizer queues for a gradient and for a step.
 #include <cmath>
 
 #include <fmt/format.h>
@@ -34,6 +34,7 @@ void Optimizer::gradient_ready(std::int64_t parameter, void* stream) {
   const auto known =
       device_->adopt_device_memory(const_cast<std::byte*>(of.gradient), of.gradient_bytes());
   issue([&] {
+    // States may come in while the rest of the backward pass still runs.
     start_fetching();
     foreign(stream).record(*status.ready);
     compute_.wait(*status.ready);
@@ -103,6 +104,7 @@ HybridOptimizer::StepReport Optimizer::step(double learning_rate, double clip, v
   }
   states::GradientNorm norm;
   issue([&] {
+    // Before the norm is waited for: updates follow what the caller had queued when it called.
     foreign(stream).record(*behind_caller_);
     norm = find_norm(clip);
   });
@@ -113,6 +115,7 @@ HybridOptimizer::StepReport Optimizer::step(double learning_rate, double clip, v
           states::update_numbers(choices_.rule, learning_rate, info_.step + 1, info_.seed);
       *memory_.host_scale() = norm.scale;  // compute has read the last one: it made the norm since
       update_on_host(both, norm.scale);
+      // Behind the norm's copy and not before it: the norm reads no weights and need not wait.
       compute_.wait(*behind_caller_);
       queue_copy(compute_, memory_.scale(), memory_.host_scale(), sizeof(StepScale), up_bytes_);
       update_resident(both);
@@ -142,8 +145,9 @@ HybridOptimizer::StepReport Optimizer::step(double learning_rate, double clip, v
 
 states::GradientNorm Optimizer::find_norm(double clip) {
   // The CPU's last step has long ended: its weights were waited for. Making sure of it bounds how
-  // far events can be recorded ahead of who waits for them.
+  // far events can be recorded ahead of the lanes that wait for them.
   host_ended_->synchronize();
+  // All gradients are ready, so their sums are queued on compute before this copy.
   queue_copy(compute_, memory_.host_squares(), memory_.squares(), 8 * map_.squares, down_bytes_);
   compute_.record(*norm_known_);
   norm_known_->synchronize();
@@ -171,6 +175,7 @@ void Optimizer::update(std::size_t c, std::byte* state, bool on_host,
 
 void Optimizer::update_on_host(const states::UpdateNumbers& numbers, const StepScale& scale) {
   if (hosted_.empty()) return;
+  // The caller may still read the weights that are about to be written.
   weights_.wait(*behind_caller_);
   for (const std::size_t c : hosted_) {
     ChunkStatus& status = chunk_status_[c];
@@ -211,6 +216,7 @@ void Optimizer::update_streamed(const states::UpdateNumbers& numbers) {
     queue_copy(out_, memory_.home(c).state, memory_.slot(slot), map_.chunks[c].state_bytes(),
                down_bytes_);
     out_.record(*out_of_slot_[slot]);
+    // The place is free once this chunk is out: the next state that belongs there follows.
     if (i + memory_.slots() < streamed_.size()) fetch(i + memory_.slots());
   }
 }

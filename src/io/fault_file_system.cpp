@@ -76,7 +76,7 @@ class FaultFileSystem::State {
     return {};
   }
 
-  // For all operations that happen wholly or not at all.
+  // Counts any operation that happens wholly or not at all, and fails it on demand.
   void count_or_throw(Operation operation, std::string_view attempt, const fs::path& path) {
     const Outcome outcome = count(operation, attempt, path);
     if (outcome.code != 0) throw_failure(attempt, path, outcome.code);

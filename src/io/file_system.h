@@ -46,8 +46,8 @@ class FileSystem {
   // no failure. Not atomic: a crash can leave a part of a folder.
   virtual void remove_all(const std::filesystem::path& path) = 0;
 
-  // What may still be written to the disk of an existing path, by who runs this. Quotas and other
-  // writers may leave less.
+  // Bytes that this process's user may still write to the disk of an existing path. Quotas and
+  // other writers may leave less.
   virtual Bytes available(const std::filesystem::path& path) = 0;
 
   // Makes names that were created, renamed or removed in the folder durable.

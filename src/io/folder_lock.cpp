@@ -33,8 +33,8 @@ std::string own_name() {
   return fmt::format("process {} on {}\n", ::getpid(), host[0] == '\0' ? "this host" : host.data());
 }
 
-// Whether the file is still the one that has the name: its holder removes it in the end, and who
-// waited at the old file must not believe to hold the new one.
+// Whether the file is still the one that has the name: its holder removes it in the end, and a
+// process that waited at the old file must not believe to hold the new one.
 bool has_name(int descriptor, const std::filesystem::path& path) {
   struct stat opened {};
   struct stat named {};

@@ -14,8 +14,9 @@ namespace ebb::io {
 // `max_bytes`.
 std::string read_text(FileSystem& files, const std::filesystem::path& path, Bytes max_bytes);
 
-// For who will rename a file to `path`. Throws IoError where a folder, a device, a pipe or a name
-// of the process's own output (/dev/stdout) is there: root may put a file in the place of those.
+// For callers that will rename a file to `path`. Throws IoError where a folder, a device, a pipe or
+// a name of the process's own output (/dev/stdout) is there: root may put a file in the place of
+// those.
 // Nothing there is good.
 void check_replaceable(FileSystem& files, const std::filesystem::path& path);
 

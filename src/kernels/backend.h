@@ -15,7 +15,7 @@ struct Backend {
   std::unique_ptr<ModelLibrary> model;                 // for the compute lane
   std::unique_ptr<OptimizerLibrary> device_optimizer;  // for the compute lane
   std::unique_ptr<OptimizerLibrary> host_optimizer;    // for the host lane
-  // What results depend on besides shapes and values, for the numerics key.
+  // Versions and settings that results depend on besides shapes and values, for the numerics key.
   std::shared_ptr<const Json> numerics;
 };
 

@@ -45,6 +45,7 @@ class Bound {
   operator Ops&() && = delete;
 
  private:
+  // A pointer to the vtable, what the implementation refers to, and its scratch.
   alignas(void*) std::byte memory_[64];
   Ops* ops_;
 };

@@ -29,7 +29,7 @@ class CountingOps : public DescribedOps {
   // `needs` is a library, or what is known of one; it outlives this.
   explicit CountingOps(const WorkspaceNeeds& needs) : needs_(needs) {}
 
-  // What was added up since the last call.
+  // Returns what was added up since the last call, and starts anew.
   Count take();
   Bytes library_bytes() const { return needs_.library_bytes(); }
 

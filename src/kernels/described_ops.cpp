@@ -20,7 +20,8 @@ double vector_bytes(std::int64_t count, DType type) {
   return static_cast<double>(count) * static_cast<double>(size_of(type));
 }
 
-// Pairs of a query and a key it sees, over all heads and sequences.
+// Pairs of a query and a key it sees, over all heads and sequences. Causal: the last query sees all
+// keys, each one before it one less.
 double visible_pairs(const AttentionShape& shape) {
   const auto queries = static_cast<double>(shape.queries), keys = static_cast<double>(shape.keys);
   double per_head = queries * (keys - queries) + queries * (queries + 1) / 2;
@@ -40,6 +41,7 @@ double log_sum_bytes(const AttentionShape& shape) {
 }  // namespace
 
 void DescribedOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions& given) {
+  // A copy, as `run` may give the call other addresses for its operands.
   MatmulOptions options = given;
   const Product product{c, a, b, options};
   const auto depth = static_cast<double>(options.transpose_a ? a.rows : a.cols);
@@ -63,7 +65,7 @@ void DescribedOps::add_row(View x, const void* row) {
        {x.data, row}, [&](ModelOps& ops) { ops.add_row(x, row); });
 }
 
-// As if every id were in the table, though this may be a piece that has few of them.
+// Counted as if every id were in the table, though this may be a piece that has few of them.
 void DescribedOps::embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale,
                          std::int64_t first) {
   call({.flops = scale == 1.0f ? 0 : elements(out),

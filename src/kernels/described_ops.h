@@ -1,6 +1,6 @@
-// The table of model ops: for every call its kind, its cost and the addresses it is given. Who does
-// not compute derives from it and has one function for all ops: counting (counting_ops.h), timing
-// one kind of op, running a call in other memory (tests). A new op is described here once.
+// The table of model ops: for every call its kind, its cost and the addresses it is given. Ops that
+// do not compute derive from it and have one function for all ops: counting (counting_ops.h),
+// timing one kind of op, running a call in other memory (tests). A new op is described here once.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// From an element type known at run time to one known to the compiler.
+// Leads from an element type known at run time to one known to the compiler.
 #pragma once
 
 #include <string>

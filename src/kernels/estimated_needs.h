@@ -9,7 +9,8 @@
 
 namespace ebb::kernels {
 
-// Of a "cuda" or a "cpu" device; `cores` matter to the latter, which wants scratch for each.
+// The needs of a "cuda" or a "cpu" device; `cores` matter to the latter, which wants scratch for
+// each.
 std::unique_ptr<WorkspaceNeeds> estimate_needs(std::string_view device, int cores);
 
 }  // namespace ebb::kernels

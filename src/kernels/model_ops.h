@@ -54,7 +54,7 @@ struct InPieces {
 using Pieces = InPieces<View>;
 using ConstPieces = InPieces<ConstView>;
 
-// What a piece of a row of logits says of the whole row.
+// Statistic of a piece of a row of logits, from which that of the whole row is made.
 struct RowStatistic {
   double total = 0;  // the sum of exponentials of its logits, each less the largest
   float largest = 0;

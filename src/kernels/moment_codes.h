@@ -18,7 +18,7 @@
 
 namespace ebb::kernels {
 
-// Of a step (AdamWStep::rounding_key) and a tensor (StateSpan::tensor_key).
+// The key of a step (AdamWStep::rounding_key) and a tensor (StateSpan::tensor_key).
 struct RoundingKey {
   std::uint32_t start = 0;
   std::uint32_t middle = 0;
@@ -153,7 +153,7 @@ constexpr std::uint8_t first_scale(float largest) {
 }
 
 constexpr float first_step(std::uint8_t scale) { return power_of_two(scale); }
-// What makes fractions of a step of a moment.
+// Factors that turn a moment into fractions of its step.
 constexpr float first_inverse(std::uint8_t scale) {
   return power_of_two(254u + kFractionBits - scale);
 }

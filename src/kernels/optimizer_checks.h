@@ -1,4 +1,5 @@
-// What every implementation of OptimizerOps refuses before it touches memory.
+// What every implementation of OptimizerOps refuses before it touches memory. All throw
+// ConfigError: a library's caller may have made the span.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,6 +28,7 @@ inline void check_span(const StateSpan& span, const Step& step) {
                     "their moments exact",
                     name_of(span.format)));
   }
+  // An empty span may have no pointers.
   if (span.count <= 0) return;
   if ((span.low != nullptr) != (span.weight_type == DType::bf16)) {
     throw ConfigError(fmt::format("optimizer ops: {} weights {} a low half",

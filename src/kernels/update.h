@@ -139,11 +139,11 @@ constexpr std::int64_t state_blocks(std::int64_t count) {
   return (count + kStateBlock - 1) / kStateBlock;
 }
 
-// Of one element of a moment.
+// Bytes of one element of a moment.
 constexpr std::int64_t moment_bytes(StateFormat format) {
   return format == StateFormat::exact ? 4 : format == StateFormat::bf16 ? 2 : 1;
 }
-// Of a moment's plane: int8 has whole blocks.
+// Bytes of a moment's plane: int8 has whole blocks.
 constexpr std::int64_t moment_plane_bytes(StateFormat format, std::int64_t count) {
   return format == StateFormat::int8 ? state_blocks(count) * kStateBlock
                                      : moment_bytes(format) * count;
@@ -163,8 +163,8 @@ struct StateSpan {
   const void* gradient = nullptr;
   DType gradient_type = DType::bf16;
   std::int64_t count = 0;
-  // Who the elements are, for random numbers and blocks: the tensor's own key and the index of the
-  // first of them in it. In the compact formats that is a block's first.
+  // Which elements these are, for random numbers and blocks: the tensor's own key and the index of
+  // the first of them in it. In the compact formats that is a block's first.
   std::uint64_t tensor_key = 0;
   std::int64_t first_element = 0;
 };

@@ -1,6 +1,6 @@
 // The rules and roundings of the fast kernels, written once for vectors and for threads of a GPU.
-// It has no guard and no namespace of its own: whoever computes with it includes it in theirs,
-// after update.h and moment_codes.h, with EBB_ARITHMETIC defined as what marks their functions.
+// It has no guard and no namespace of its own: the file that computes with it includes it in its
+// own, after update.h and moment_codes.h, with EBB_ARITHMETIC defined as what marks its functions.
 //
 // A is the arithmetic: Number (fp32) and Word (32 bits), one or many at once, and the operations
 // below on them. reference/ does not use this file; it is what this file is compared with.

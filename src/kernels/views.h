@@ -1,4 +1,5 @@
-// Parts of matrices.
+// Parts of matrices: views into the same memory, which must outlive them. Nothing is checked; parts
+// are within the whole.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 namespace ebb::kernels {
 
+// The view, so many elements further; its shape stays.
 template <class V>
 V moved(V view, std::int64_t elements) {
   using Byte = std::conditional_t<std::is_same_v<V, View>, std::byte, const std::byte>;
@@ -30,6 +32,8 @@ V rows_of(V view, std::int64_t first, std::int64_t count) {
   return view;
 }
 
+// Piece `index` of a matrix whose columns lie in pieces, each `distance` elements behind the one
+// before; the last may be narrower.
 template <class V>
 V piece_of(const InPieces<V>& pieces, int index) {
   const std::int64_t before = index * pieces.first.cols;

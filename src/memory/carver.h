@@ -20,7 +20,7 @@ class Carver {
   // Hands out addresses that must not be used, without end.
   static Carver measuring();
 
-  // Throws Error when the piece is too small: whoever sized it did not run the same code.
+  // Throws Error when the piece is too small: the code that sized it is not the code that cuts it.
   std::byte* take(Bytes bytes);
   template <class T>
   T* take_as(std::int64_t count) {

@@ -40,8 +40,8 @@ class Space {
   void touch(Bytes offset, Bytes bytes);
   // The end of the highest range that was touched.
   Bytes high_water() const { return high_water_.load(std::memory_order_relaxed); }
-  // Of memory of the process: what the system gave pages for, whoever touched them. It knows no
-  // layout.
+  // Bytes of the process's memory that the system gave pages for, by whatever they were touched. It
+  // knows no layout.
   virtual std::optional<Bytes> touched_bytes() const { return std::nullopt; }
 
  protected:

@@ -67,7 +67,7 @@ struct Config {
   std::int64_t query_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }
   std::int64_t qkv_width() const { return query_width() + 2 * kv_width(); }
-  // What the MLP's first product makes.
+  // Columns that the MLP's first product makes.
   std::int64_t up_width() const { return gated ? 2 * intermediate : intermediate; }
   std::int64_t window(std::int64_t layer) const { return windows.empty() ? 0 : windows[layer]; }
 

@@ -56,7 +56,7 @@ struct ForwardMemory {
   const KvCache* cache = nullptr;  // of one sequence; null where it starts with these tokens
 };
 
-// What the head reads and writes besides the residual stream.
+// Memory that the head reads and writes besides the residual stream.
 struct HeadMemory {
   const std::byte* weights = nullptr;    // of the head's block
   const std::byte* embedding = nullptr;  // tied: the embedding's weights
@@ -66,7 +66,7 @@ struct HeadMemory {
   float scale = 1.0f;                    // of the loss, in the gradients
 };
 
-// Of the head's gradients with a piece of the vocabulary.
+// Memory of the head's gradients with a piece of the vocabulary.
 struct HeadPieceMemory {
   const std::byte* table = nullptr;  // the piece's rows
   std::byte* gradient = nullptr;     // of those, where the head has a table of its own
@@ -174,7 +174,7 @@ class Decoder {
               const std::byte* input, std::int64_t count, float* out, Carver& work) const;
 
  private:
-  // What a block's attention saves for its backward, and what the MLP reads.
+  // Memory that a block's attention saves for its backward, and that the MLP reads.
   struct Saved {
     float* input_stats;
     kernels::View qkv;  // q and k rotated; with qk_norm as they were projected
@@ -183,7 +183,7 @@ class Decoder {
     float* log_sums;       // null where no backward follows
     kernels::View middle;  // the residual stream between attention and MLP
   };
-  // What its MLP does.
+  // Memory that a block's MLP saves for its backward.
   struct SavedMlp {
     float* stats;      // of the norm, of all tokens
     kernels::View up;  // gate and up, where there is a gate; of a tile where it is not saved
@@ -287,7 +287,7 @@ class Decoder {
   void normalize_and_rotate(ModelOps&, const std::byte* weights, kernels::View rotated,
                             kernels::ConstView raw, float* stats, bool given, const float* tables,
                             TokenRange span) const;
-  // In place: from their gradient to that of the projection.
+  // Turns their gradient into that of the projection, in place.
   void normalize_and_rotate_backward(ModelOps&, const BackwardMemory&, kernels::View gradient,
                                      kernels::ConstView raw, const float* stats) const;
   void rotate(ModelOps&, kernels::View qk, const float* tables, TokenRange span,

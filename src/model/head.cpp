@@ -36,7 +36,7 @@ std::span<const std::int32_t> part_of(std::span<const std::int32_t> targets, std
 
 }  // namespace
 
-// What the head keeps from its first piece to its last.
+// State of the head from its first piece to its last.
 struct Decoder::HeadState {
   float* stats;              // of the last norm
   View normed;               // its output, for all tokens
@@ -66,7 +66,7 @@ std::int64_t Decoder::logits_slice() const {
   return std::min({head_slice(), fits, most});
 }
 
-// Slices of slices: every product of logits has as many rows, whoever makes it.
+// Slices of slices: every product of logits has as many rows, wherever it is made.
 template <class Visit>
 void Decoder::for_logits_slices(Visit visit) const {
   for (std::int64_t slice = 0; slice < shape_.tokens(); slice += head_slice()) {

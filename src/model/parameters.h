@@ -93,9 +93,11 @@ struct VocabularyPieces {
 };
 VocabularyPieces vocabulary_pieces(const Config&);
 
-// Of the embedding's block: the tokens' table is at 0, behind it that of learned positions.
+// Where learned positions begin in the embedding's block: the tokens' table is at 0, they are
+// behind it.
 std::int64_t positions_place(const Config&);
-// Of the head's block: its own table (not tied) is at 0, behind it the last norm.
+// Where the last norm is in the head's block: its own table (not tied) is at 0, the norm is behind
+// it.
 NormPlace head_norm_place(const Config&);
 // The last norm's parameters among themselves, without what lies before them.
 NormPlace last_norm_alone(const Config&);

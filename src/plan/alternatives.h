@@ -10,7 +10,7 @@
 namespace ebb::plan {
 
 // The same training with another setting that the plan room knows nothing of, such as a state
-// format: whoever makes workloads makes these.
+// format: the code that makes workloads makes these.
 struct Variant {
   std::string flags;
   Workload workload{};

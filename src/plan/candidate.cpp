@@ -42,7 +42,7 @@ bool lay_out_within(Plan& plan, Tide tide) {
       tide.budget = attempt + 1 == attempts ? 0 : std::max<Bytes>(0, tide.budget - 2 * over);
       continue;
     }
-    // States that ride out hold up whoever needs their memory: the more there is, the later.
+    // States that ride out hold up the tasks that need their memory: the more there is, the later.
     const Bytes streamed = streamed_bytes(plan.program, plan.workload);
     device.wanted = tide.budget == 0 && streamed > 0 ? room : std::min(room, alive + streamed);
     plan.layout = lay_out(plan.program, bounds);

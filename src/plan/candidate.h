@@ -17,9 +17,10 @@ namespace ebb::plan {
 std::int64_t tasks_of_step(const Program&, const Workload&);
 // Plans of more than this are refused: they would take minutes to find, and gigabytes.
 inline constexpr std::int64_t kMostTasks = 1 << 18;
-// What the program itself is called among a tier's extras.
+// The program's own name among a tier's extras.
 inline constexpr std::string_view kPlanExtra = "plan and queues";
-// What a tier holds beside its arena: the workload's extras and, on the host, the program itself.
+// Bytes that a tier holds beside its arena: the workload's extras and, on the host, the program
+// itself.
 Bytes beside_arena(const Program&, const Workload&, Tier);
 
 struct Plan {
@@ -31,7 +32,7 @@ struct Plan {
   Profile profile{};
   Simulation prediction{};
 
-  // What a tier will hold at most: its arena and what lives beside it.
+  // The most bytes that a tier will hold: its arena and what lives beside it.
   Bytes peak(Tier tier) const {
     return layout.size_of(tier) + beside_arena(program, workload, tier);
   }

@@ -15,7 +15,7 @@ std::int64_t nothing(const Workload&) { return 0; }
 std::int64_t all_layers(const Workload& work, const Choices&) { return layers(work); }
 std::int64_t every_layer(const Workload& work) { return layers(work); }
 
-// On both sides of a value, a share of the model's blocks away.
+// Values on both sides of `at`, a share of the model's blocks away.
 Values blocks_around(const Workload& work, std::int64_t at, int distance) {
   const std::int64_t by = std::max<std::int64_t>(1, layers(work) * distance / 64);
   return {at + by, at - by};

@@ -47,7 +47,7 @@ struct Choice {
 
   std::int64_t (*get)(const Choices&) = nullptr;
   void (*set)(Choices&, std::int64_t) = nullptr;  // of rows above, values are set
-  // What the user fixed, and to fix nothing.
+  // Reads the value that the user fixed, and takes it back.
   std::optional<std::int64_t> (*given)(const FixedChoices&) = nullptr;
   void (*release)(FixedChoices&) = nullptr;
   bool (*fixed)(const FixedChoices&) = nullptr;  // null: where a value is given
@@ -75,7 +75,7 @@ struct Choice {
 // Whether the user left less of it to the plan than there could be.
 bool is_fixed(const Choice&, const FixedChoices&);
 
-// In the order in which they are set.
+// All choices, in the order in which they are set.
 std::span<const Choice> choice_table();
 
 // How much the CPU updates of what leaves the device, in parts of this.

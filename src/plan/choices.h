@@ -55,7 +55,7 @@ struct Chunk {
   std::int64_t first = 0;
   std::int64_t count = 0;
   Tier home = Tier::device;     // where its state lives
-  Place place = Place::device;  // who updates it
+  Place place = Place::device;  // the processor that updates it
   Tier sums = Tier::device;     // where its gradient is gathered
 
   Site site() const {

@@ -73,7 +73,7 @@ std::string memory_table(const Plan& plan) {
 
 namespace {
 
-// What the compute lane is busy with, in seconds.
+// Kinds of work of the compute lane, and the seconds of each.
 List<std::pair<std::string_view, double>> compute_work(const Plan& plan) {
   Cost all;
   double reading = 0;

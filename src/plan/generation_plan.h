@@ -44,7 +44,7 @@ GenerationPlan plan_generation(const GenerationWork&, const Limits&, const Profi
 // Where every byte goes, what the prompt and a token take, and what bounds them.
 std::string explain(const GenerationPlan&);
 
-// Of the slice and of the token, as `ebb plan` expects them. The plan must outlive them.
+// Traces of the slice and of the token, as `ebb plan` expects them. The plan must outlive them.
 List<Trace> predicted_traces(const GenerationPlan&);
 
 }  // namespace ebb::plan

@@ -1,4 +1,4 @@
-// Who is known to come before whom, from waits and the order of lanes alone.
+// Which task is known to come before which, from waits and the order of lanes alone.
 #pragma once
 
 #include "base/list.h"

@@ -16,7 +16,7 @@ struct Layout {
   Bytes size_of(Tier tier) const { return size[tier]; }
 };
 
-// What a tier's arena may be.
+// Bounds on the size of a tier's arena.
 struct ArenaBounds {
   Bytes wanted = 0;  // as large as this even where less would do: what shares less waits less
   Bytes most = std::numeric_limits<Bytes>::max();

@@ -6,7 +6,7 @@
 namespace ebb::plan {
 namespace {
 
-// Of all micro-batches, for each parameter.
+// Bytes that summing the gradients of all micro-batches moves, for each parameter.
 double sum_traffic(const Workload& work) {
   const std::int64_t last = work.micro_batches - 1;
   double bytes = static_cast<double>(work.sum_traffic(last));

@@ -13,7 +13,7 @@ class LowerBound {
   // Both must outlive it.
   LowerBound(const Workload& work, const Profile& profile);
 
-  // Of all parameters.
+  // Bytes of all parameters together.
   double state_bytes() const { return parameters_ * state_; }
   double weight_bytes() const { return parameters_ * weight_; }
 

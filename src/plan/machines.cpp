@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kMeasured = "measured";
 constexpr std::string_view kRough = "rule of thumb";
 
-// What kernels reach of a number on a data sheet.
+// The share that kernels reach of a number on a data sheet.
 Figure of_sheet(double number, double share) {
   return {number * share, fmt::format("{} of data sheet", share)};
 }
@@ -64,7 +64,7 @@ constexpr Card kCards[] = {
      kServer},
 };
 
-// What a driver takes for itself, and what is left free.
+// Bytes that a driver takes for itself, and that are left free.
 constexpr Bytes kReserved = 3 * kGiB / 2;
 
 Shared link(const Figure& both, double up, double down) {

@@ -7,7 +7,7 @@
 
 namespace ebb::plan {
 
-// The fastest plan that fits. Throws OutOfBudget, whose text is the table of who needs what, what
+// The fastest plan that fits. Throws OutOfBudget, whose text is the table of bytes by purpose, what
 // is missing and what would help.
 Plan make_plan(const Workload&, const FixedChoices&, const Limits&, const Profile&);
 

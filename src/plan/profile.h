@@ -103,14 +103,14 @@ Profile rough_gpu_profile(int threads);
 // what is written counts as what could be read meanwhile.
 void add_shared_disk(Profile&, const Figure& both);
 
-// Of the compute lane: what the field's part of the work takes.
+// Seconds that the field's part of the work takes on the compute lane.
 double seconds_of(const Cost&, const ProfileField&, const Profile&);
 
 // What products and attention of few tokens take longer than that, as their operands are not read
 // any faster; at the speed of updates, which read and write memory alike.
 double reading_seconds(const Cost&, const Profile&);
 
-// What a task takes when nothing runs beside it.
+// Seconds that a task takes when nothing runs beside it.
 double predicted_seconds(const Task&, const LaneInfo&, const Profile&);
 
 }  // namespace ebb::plan

@@ -163,7 +163,7 @@ struct Part {
   Range range{};
 };
 
-// What lives from step to step, for whoever loads, saves or feeds it between steps.
+// Objects that live from step to step, for the code that loads, saves or feeds them between steps.
 struct PersistentObjects {
   List<ObjectId> weights;        // by block; -1 where each chunk has its own
   List<ObjectId> chunk_weights;  // by chunk; -1 where they are with the block's

@@ -11,7 +11,7 @@ namespace ebb::plan {
 // The tiers that are too small for the plan.
 List<Shortfall> shortfalls_of(const Plan& plan);
 
-// The table of who needs what, and the bytes that are missing on each tier.
+// The table of bytes by purpose, and the bytes that are missing on each tier.
 std::string explain_missing(const Plan& closest);
 
 // The error to throw: the same, and what would help; each remedy that names flags was tried.

@@ -15,7 +15,7 @@ struct Fetch {
   TaskId earliest = 0;  // not before this task
 };
 
-// In which order those come that belong to no stream and are in before the first of them is used.
+// The order of fetches that belong to no stream and are in before the first of them is used.
 enum class Arrival : std::uint8_t {
   last_first,   // in the reverse order of their uses
   first_first,  // in the order in which they left: what has left can be on its way back
@@ -29,8 +29,9 @@ enum class Arrival : std::uint8_t {
 void place_fetches(Program&, List<Fetch> fetches, const PerTier<Bytes>& budget, Arrival);
 
 // What leaves for a tier that cannot be addressed, a slow one, keeps its bytes for as long as there
-// is room, in the budget and below the peak that its tier has anyway: who comes next then waits for
-// older ones to be written. Changes `held` alone, of programs whose lifetimes are known.
+// is room, in the budget and below the peak that its tier has anyway: the object that comes next
+// then waits for older ones to be written. Changes `held` alone, of programs whose lifetimes are
+// known.
 void hold_what_leaves(Program&, const PerTier<Bytes>& budget);
 
 }  // namespace ebb::plan

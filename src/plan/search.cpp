@@ -16,7 +16,7 @@ constexpr int kShares = 64;
 constexpr int kDiskShares = 512;
 // A step must be shorter by this to be worth another plan.
 constexpr double kWorthIt = 0.998;
-// From how many points of the grid small steps are taken.
+// Points of the grid from which small steps are taken.
 constexpr std::size_t kStarts = 8;
 constexpr std::int64_t kPassesOfBytes = 3;
 // As many programs are built as have so many tasks together, but not fewer than some.
@@ -326,7 +326,7 @@ class Searcher {
     return placed;
   }
 
-  // What the barest order holds, holes aside.
+  // Bytes that the barest order holds, holes aside.
   Limits barest(const Choices& choices) {
     ++programs_;
     const Program program = build_training(three_passes_, choices, {});
@@ -387,7 +387,7 @@ class Searcher {
                                [&](Tier tier) { return needs[tier] <= limits_[tier]; });
   }
 
-  // What a step takes, or nothing if it does not fit or cannot be the fastest.
+  // Seconds that a step takes, or nothing if it does not fit or cannot be the fastest.
   std::optional<double> seconds_of_step(const Point& point) {
     const auto known = tried_.find(point);
     if (known != tried_.end()) return known->second;

@@ -87,7 +87,7 @@ class Run {
 
   int steps() const { return lanes_[kCompute].step; }
 
-  // Of so many steps; the next begins beside the last.
+  // When tasks run in so many steps; the next begins beside the last.
   List<TimeSpan> spans(int steps) {
     keeps_spans_ = true;
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {

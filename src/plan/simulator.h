@@ -11,8 +11,8 @@ namespace ebb::plan {
 
 struct Simulation {
   double step_seconds = 0;  // in steady state
-  // Of the last micro-batch but one: from the end of the one before to its own. Of four or more,
-  // those between the first two and the last are alike.
+  // Seconds of the last micro-batch but one: from the end of the one before to its own. Of four or
+  // more, those between the first two and the last are alike.
   double pass_seconds = 0;
   PerLane<double> busy_seconds{};  // of one step
   // How long the compute lane stood still for want of each lane, in one step of the steady state.

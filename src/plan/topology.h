@@ -1,6 +1,6 @@
-// The tiers of a machine and the lanes of work and transfers between them, as data: whoever has
-// another tier adds it here, with the lanes that lead to it, and says what its memory is when a
-// program is run. Everything that lays out, simulates, runs or shows programs loops over these.
+// The tiers of a machine and the lanes of work and transfers between them, as data: another tier is
+// added here, with the lanes that lead to it, and its memory is given when a program is run.
+// Everything that lays out, simulates, runs or shows programs loops over these.
 #pragma once
 
 #include <initializer_list>
@@ -24,8 +24,8 @@ struct TierInfo {
 
 enum class LaneKind : std::uint8_t { compute, cpu, transfer };
 
-// Whose transfers a lane takes. A lane keeps its order: what waits for a slow tier, or is small and
-// urgent, has lanes of its own where there are some.
+// The transfers that a lane takes. A lane keeps its order: what waits for a slow tier, or is small
+// and urgent, has lanes of its own where there are some.
 enum class Traffic : std::uint8_t {
   bulk,
   express,  // small and urgent
@@ -35,7 +35,7 @@ enum class Traffic : std::uint8_t {
 struct LaneInfo {
   std::string name;
   LaneKind kind = LaneKind::transfer;
-  // Of transfers:
+  // For lanes of transfers:
   Tier from{};
   Tier to{};
   Traffic traffic = Traffic::bulk;

@@ -72,7 +72,7 @@ class TraceWriter {
   // When the first span that is shown starts.
   double start() const { return zero_; }
 
-  // With times from then on.
+  // Writes the events, with times that count from `zero`.
   void write(double zero) {
     zero_ = zero;
     name_tracks();

@@ -62,12 +62,12 @@ using PerTier = PerKey<Tier, T, kMostTiers>;
 template <class T>
 using PerLane = PerKey<Lane, T, kMostLanes>;
 
-// Who updates a chunk.
+// The processor that updates a chunk.
 enum class Place : std::uint8_t { device, cpu };
 
 using ebb::Site;
 
-// What bytes are for, in tables that people read.
+// The purpose of bytes, in tables that people read.
 enum class Purpose : std::uint8_t {
   weights,
   states,

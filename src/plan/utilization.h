@@ -9,8 +9,8 @@
 
 namespace ebb::plan {
 
-// Of a step, all micro-batches: products and attention of forward and backward. Blocks that run
-// forward twice do no more for the model, so that work is not counted.
+// Operations of a step, all micro-batches: products and attention of forward and backward. Blocks
+// that run forward twice do no more for the model, so that work is not counted.
 double model_flops(const Workload&);
 
 // That of a step of so many seconds, as a share.

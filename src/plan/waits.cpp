@@ -25,7 +25,7 @@ class LastTasks {
   std::array<std::int32_t, kMostLanes> last_{};
 };
 
-// Who wrote and who used the bytes of one tier last, by ranges of addresses.
+// The tasks that wrote and used the bytes of one tier last, by ranges of addresses.
 class ByteHistory {
  public:
   void collect(Bytes start, Bytes end, Access access, LastTasks& before) {
@@ -40,7 +40,7 @@ class ByteHistory {
     split(end);
     auto it = ranges_.lower_bound(start);
     if (access == Access::write) {
-      // A writer comes after all before it: whoever comes after the writer need not name them.
+      // A writer comes after all before it: a task that comes after the writer need not name them.
       Range written{.end = end};
       written.writers.add(lane, task, step);
       written.users.add(lane, task, step);

@@ -3,7 +3,8 @@
 namespace ebb::plan {
 namespace {
 
-// Of an object that holds the weights of `all` parameters of a block those of `some` of them.
+// The parts of an object with the weights of `all` parameters of a block that are those of `some`
+// of them.
 List<Part> parts_within(const Block& block, const TensorRange& all, const TensorRange& some,
                         ObjectId object) {
   List<Part> parts;

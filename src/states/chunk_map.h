@@ -51,7 +51,7 @@ struct Chunk {
 
 struct ChunkMap {
   List<Tensor> tensors{};              // by parameter
-  List<Chunk> chunks{};                // in any order that suits those who move them
+  List<Chunk> chunks{};                // in any order that suits their movers
   List<std::vector<int>> chunks_of{};  // by parameter, in the parameter's order
   std::int64_t squares = 0;            // sums of squares of all parameters together
 

@@ -1,4 +1,4 @@
-// From sums of squares to the global gradient norm, and what it decides for the step.
+// Makes the global gradient norm of sums of squares, and what it decides for the step.
 #pragma once
 
 #include <cstdint>

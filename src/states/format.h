@@ -33,7 +33,7 @@ struct StateKind {
   int moments = 2;  // 1 for rules that keep the first alone
 };
 
-// What a parameter consists of; the planes of the state in the order in which they lie.
+// Planes that a parameter consists of; those of the state in the order in which they lie.
 enum class Plane : std::uint8_t { weight, low, first, second, scales };
 inline constexpr std::array kStatePlanes = {Plane::low, Plane::first, Plane::second, Plane::scales};
 

@@ -56,7 +56,7 @@ void check(const Adagrad& rule) { require_epsilon(rule.epsilon); }
 // Steps between those that drop denormals: few enough that hardly a moment is one for long.
 constexpr std::int64_t kDenormalsEvery = 32;
 
-// What a step is made of besides its rule.
+// The numbers of a step besides those of its rule.
 struct Now {
   double rate;
   double step;
@@ -66,7 +66,7 @@ struct Now {
   float decay_factor() const { return static_cast<float>(1.0 - rate * decay); }
 };
 
-// What Adam and AdamW have in common.
+// The numbers that Adam and AdamW have in common.
 template <class StepNumbers, class AnyAdam>
 StepNumbers adam_numbers(const AnyAdam& rule, const Now& now) {
   StepNumbers result;

@@ -23,8 +23,9 @@ struct Schedule {
   double peak = 3e-4;
   std::int64_t warmup = 0;  // steps: peak / warmup at step 1, the peak at step `warmup`
   std::int64_t steps = 1;   // of the whole run, warm-up included
-  // Of the peak, where the decay ends: right behind the last step, so that no step is wasted on a
-  // rate of 0. Its default is that of the shape the Schedule was made with; constant ignores it.
+  // Share of the peak where the decay ends: right behind the last step, so that no step is wasted
+  // on a rate of 0. Its default is that of the shape the Schedule was made with; constant ignores
+  // it.
   double final_share = default_final_share(shape);
   double decay_share = 0.2;  // wsd: share of `steps` that decay
 };

@@ -100,7 +100,7 @@ void Store::load(StateFormat stored, PlaneReader reader) {
 void Store::convert(StateFormat stored, int p, std::int64_t first, std::int64_t count,
                     PlaneReader reader) {
   memory::Carver staging(staging_, kStagingBytes);
-  // As those of f32 weights, which have no low halves.
+  // Read as if weights were f32, which have no low halves.
   const StateKind from{stored, DType::f32, kind_of(p).moments};
   const StateKind to{kind_of(p).format, DType::f32, kind_of(p).moments};
   const auto state_of = [&](const StateKind& kind) {

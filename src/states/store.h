@@ -72,8 +72,8 @@ class Store {
   void clear(std::span<const Plane> planes);
   void clear_moments();
 
-  // Of the fp32 masters, and of the moments as fp32 or as they are stored, parameter by parameter:
-  // equal bits, equal digest, wherever they lie.
+  // Digests of the fp32 masters, and of the moments as fp32 or as they are stored, parameter by
+  // parameter: equal bits, equal digest, wherever they lie.
   std::string weights_digest();
   std::string moments_digest();
   std::string stored_moments_digest();

@@ -2,7 +2,9 @@
 #include "ebb/generator.h"
 
 #include <filesystem>
+#include <limits>
 #include <thread>
+#include <vector>
 
 #include "api/small_training.h"
 #include "ebb/error.h"
@@ -126,6 +128,11 @@ TEST_F(GeneratorTest, RefusesAndGoesOn) {
   EXPECT_EQ(flag_of(std::string(40, 'a'), few), "--prompt");
   EXPECT_EQ(flag_of("line", cold), "--temperature");
   EXPECT_THROW(generator.answer({{"user", "Hello?"}}, few), ConfigError);
+  // No row of the embedding has them: ops would pass over them.
+  const auto vocabulary = static_cast<std::int32_t>(generator.model().vocabulary());
+  for (const std::int32_t id : {-1, vocabulary, std::numeric_limits<std::int32_t>::max()}) {
+    EXPECT_THROW(generator.generate(std::vector<std::int32_t>{1, id}, few), ConfigError) << id;
+  }
   EXPECT_EQ(generator.generate("line", few).tokens, 4);
   GeneratorOptions tight = small();
   tight.device_memory = 64 * kKiB;

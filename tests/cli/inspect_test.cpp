@@ -160,6 +160,11 @@ TEST_F(InspectTest, Jsonl) {
             HasSubstr("line 4: this is not JSON"), HasSubstr("line 5: expected a JSON"),
             HasSubstr("line 6, byte 11: 0xff is not UTF-8"), HasSubstr("5 lines are wrong")));
   EXPECT_EQ(as_json(path)["bad_lines"], 5);
+  write_file(path, "");
+  EXPECT_THAT(shown(path), AllOf(HasSubstr("0 lines"), HasSubstr("it has no lines")));
+  // The scan ends within the first line.
+  write_file(path, "{\"text\": \"" + std::string(65 << 20, 'a'));
+  EXPECT_THAT(shown(path), HasSubstr("Whether Ebb can train on it is not known"));
   // Known by its content, too.
   write_file(at("records"), "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
   EXPECT_THAT(shown(at("records"), "jsonl"), HasSubstr("2 lines"));

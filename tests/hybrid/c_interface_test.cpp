@@ -90,6 +90,13 @@ TEST(CInterface, StepsSavesAndLoadsAsTheClassDoes) {
   ASSERT_EQ(ebb_hybrid_traffic(found, &up, &down), 0);
   EXPECT_GT(up, 0);
   EXPECT_GT(down, 0);
+  // A call that fails writes nothing.
+  up = -7;
+  EXPECT_NE(ebb_hybrid_traffic(found, &up, nullptr), 0);
+  EXPECT_EQ(up, -7);
+  char untouched[33] = "as it was";
+  EXPECT_NE(ebb_hybrid_digests(found, untouched, nullptr), 0);
+  EXPECT_STREQ(untouched, "as it was");
   ebb_hybrid_placement placement{};
   placement.struct_size = sizeof placement;
   ASSERT_EQ(ebb_hybrid_placement_of(found, &placement), 0);

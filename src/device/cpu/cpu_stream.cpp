@@ -20,7 +20,7 @@ std::uint64_t CpuEvent::record() {
 }
 
 void CpuEvent::reach(std::uint64_t number, const std::exception_ptr& failure) {
-  // Told under the lock: who waits may destroy the event as soon as it is let go.
+  // Told under the lock: a waiting thread may destroy the event as soon as it is let go.
   std::lock_guard lock(mutex_);
   reached_ = number;
   if (!failure_) failure_ = failure;

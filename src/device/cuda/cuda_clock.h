@@ -24,7 +24,7 @@ class CudaInstant {
   // Now. Blocks until `idle`, a stream without work, has come to it: some microseconds.
   void take(cudaStream_t idle);
   Time time() const { return time_; }
-  // Of an event with timing that was recorded after this instant and has been reached.
+  // The time of an event with timing that was recorded after this instant and has been reached.
   Time time_of(cudaEvent_t event) const;
 
  private:

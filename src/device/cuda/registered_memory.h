@@ -19,7 +19,7 @@ struct RegisteredRange {
   // pieces of this size.
   Bytes piece = 0;
 
-  // From `at` to the end of its piece.
+  // Bytes from `at` to the end of its piece.
   Bytes left_in_piece(const void* at) const;
 };
 

@@ -15,7 +15,7 @@ namespace ebb::files {
 
 inline constexpr std::string_view kGenerationConfigName = "generation_config.json";
 
-// As far as Ebb follows it.
+// The fields of generation_config.json that Ebb follows.
 struct GenerationConfig {
   std::vector<std::int32_t> stops;  // eos_token_id: a number or a list
   bool sample = false;              // do_sample; without it the likeliest token is taken

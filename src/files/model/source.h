@@ -60,7 +60,7 @@ using WeightSink =
 void load_weights(io::FileSystem& files, const ModelSource& source,
                   const model::Parameters& parameters, const WeightSink& sink);
 
-// What load_weights finds out from the headers alone.
+// Throws what load_weights would, as far as the headers alone say it.
 void check_weights(io::FileSystem& files, const ModelSource& source);
 
 // Random ones for a preset, made by the pool: a value depends on its parameter's name and index

@@ -17,7 +17,7 @@ struct ModelTokenizer {
   std::filesystem::path folder;  // empty: bytes, which need no file
 
   const text::Tokenizer& tokenizer() const { return *parts.tokenizer; }
-  // What it and its chat template hold, and what one thread needs to encode with it.
+  // Bytes that it and its chat template hold, and that one thread needs to encode with it.
   Bytes memory_bytes() const;
 };
 

@@ -56,7 +56,7 @@ class AsyncQueue : public DirectQueue {
   std::string failure_text(Direction direction, std::span<const DirectRequest> requests) const;
 
   const QueueOptions options_;
-  // Of one run; kept so that later ones allocate nothing.
+  // The progress of one run's requests; kept so that later ones allocate nothing.
   std::vector<Progress> progress_;
   std::vector<std::size_t> again_;  // requests that go on with their rest, at most depth
   std::size_t next_ = 0;            // the first request that has not begun

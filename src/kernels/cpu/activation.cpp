@@ -1,3 +1,5 @@
+// The MLP's activations and their gradients, a row at a time. Compiled once per instruction set
+// (Highway includes this file again and again).
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/rows.h"
 
@@ -9,11 +11,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 
+// An activation and its derivative.
 struct Activated {
   Vector value;
   Vector slope;
 };
 
+// Where the exponential overflows this is 0, as it should be.
 HWY_INLINE Vector sigmoid(Vector x) {
   const Vector one = hn::Set(Floats(), 1.0f);
   return hn::Div(one, hn::Add(one, exponential(hn::Neg(x))));
@@ -54,6 +58,8 @@ struct Gelu {
   static HWY_INLINE Vector value(Vector x) { return hn::Mul(x, parts(x).below); }
   static HWY_INLINE Activated both(Vector x) {
     const Parts at = parts(x);
+    // The normal distribution's density: 1 / sqrt(2 pi) times the exponential that is there
+    // already.
     const Vector density = hn::Mul(at.exponent, hn::Set(Floats(), 0.398942280f));
     return {hn::Mul(x, at.below), hn::MulAdd(x, density, at.below)};
   }
@@ -78,6 +84,7 @@ struct GeluTanh {
   }
 };
 
+// Gate and up lie side by side in a row of x: act(gate) * up.
 template <class Act, class T>
 void activate_row(T* h, const T* x, std::int64_t cols, bool gated) {
   for_vectors(cols, [&](std::int64_t j, std::int64_t n) EBB_LANES {

@@ -10,6 +10,7 @@
 namespace ebb::kernels {
 namespace {
 
+// Memory is scratch with anything in it: all three begin here.
 void start_softmax(const RunningSoftmax& softmax, std::int64_t rows) {
   std::fill_n(softmax.largest, rows, -std::numeric_limits<float>::infinity());
   std::fill_n(softmax.total, rows, 0.0f);
@@ -18,6 +19,7 @@ void start_softmax(const RunningSoftmax& softmax, std::int64_t rows) {
 
 }  // namespace
 
+// Makes every product that such a call runs, so that none is compiled while a step runs.
 Bytes CpuModelLibrary::attention_library(const AttentionShape& shape, DType type,
                                          bool backward) const {
   const std::int64_t d = shape.head_dim;
@@ -32,11 +34,13 @@ Bytes CpuModelLibrary::attention_library(const AttentionShape& shape, DType type
 
 Bytes CpuModelLibrary::attention_scratch(DType type, const AttentionShape& shape,
                                          bool backward) const {
+  // Products compute in fp32 where the processor has none of bf16.
   const DType products = widens(type) ? DType::f32 : type;
   if (backward) {
     const Bytes library = attention_library(shape, products, true);
     return for_all_slots(BackwardScratch(nullptr, shape, products, library).bytes);
   }
+  // As attention() decides: scratch must be that of the path which is taken.
   if (shape.queries < kFewQueries) return for_all_slots(DecodeScratch(nullptr, shape).bytes);
   const Bytes library = attention_library(shape, products, false);
   return for_all_slots(ForwardScratch(nullptr, shape, products, library).bytes);
@@ -66,8 +70,10 @@ void CpuOps::attention(View out, float* log_sums, ConstView q, ConstView k, Cons
     const ForwardScratch mine(memory + slot * bytes, shape, type, library);
     const RunningSoftmax softmax{mine.largest, mine.total, mine.out, d};
     start_softmax(softmax, rows);
+    // Dense copies: rows of one head lie far apart, and the products want panels.
     convert_rows({mine.q, type, d}, rows_of(q, query_row, head * d), rows, d);
 
+    // Keys behind the last row's position are never looked at; those before the window neither.
     for (std::int64_t key = first_key_tile(shape, before); key < before + rows; key += kKeyTile) {
       const std::int64_t cols = std::min(kKeyTile, before + rows - key);
       const std::int64_t key_row = batch * shape.keys + key;
@@ -92,6 +98,8 @@ void CpuOps::decode(View out, float* log_sums, ConstView q, ConstView k, ConstVi
   const std::int64_t d = shape.head_dim, group = shape.heads / shape.kv_heads;
   const Bytes bytes = DecodeScratch(nullptr, shape).bytes;
   std::byte* memory = check_scratch(bytes, "attention");
+  // A job has the query heads that share a head of keys: keys and values are read once for all of
+  // them.
   pool_.parallel_for(shape.batch * shape.kv_heads * shape.queries, [&](std::int64_t job, int slot) {
     const std::int64_t query = job % shape.queries, kv = job / shape.queries % shape.kv_heads;
     const std::int64_t batch = job / shape.queries / shape.kv_heads;

@@ -1,3 +1,6 @@
+// Rows of attention between its matrix products: softmax over tiles of scores, its backward, and
+// products of so few queries that a matrix product would not pay. Compiled once per instruction set
+// (Highway includes this file again and again).
 #include "kernels/cpu/attention_rows.h"
 
 #include <algorithm>
@@ -26,11 +29,13 @@ HWY_INLINE Columns visible_columns(const ScoreTile& tile, std::int64_t row) {
   return {tile.window == 0 ? 0 : inside(end - tile.window), inside(end)};
 }
 
+// Lanes behind the first n become zero, so that they add nothing to a sum.
 HWY_INLINE Vector keep_first(Vector v, std::int64_t n) {
   return n == lanes() ? v
                       : hn::IfThenElseZero(hn::FirstN(Floats(), static_cast<std::size_t>(n)), v);
 }
 
+// The largest of scale * row. Lanes behind the end count as minus infinity, not as zero.
 HWY_INLINE float largest_of(const float* row, std::int64_t count, float scale) {
   const Floats d;
   const Vector factor = hn::Set(d, scale);
@@ -63,11 +68,14 @@ HWY_INLINE float exponentials(float* all, const Columns& seen, std::int64_t cols
   return sum_lanes(sum);
 }
 
+// One tile further: scores become exponentials less the largest score so far, and where that has
+// grown what was summed up before shrinks accordingly.
 void advance(const ScoreTile& tile, const RunningSoftmax& softmax) {
   const Floats d;
   for (std::int64_t i = 0; i < tile.rows; ++i) {
     float* row = tile.scores + i * tile.stride;
     const Columns seen = visible_columns(tile, i);
+    // Zeros: the product with the values still goes over the whole tile.
     if (seen.count() == 0) {
       std::fill(row, row + tile.cols, 0.0f);
       continue;
@@ -75,6 +83,7 @@ void advance(const ScoreTile& tile, const RunningSoftmax& softmax) {
     const float before = softmax.largest[i];
     const float largest = HWY_MAX(before, largest_of(row + seen.begin, seen.count(), tile.scale));
     const float sum = exponentials(row, seen, tile.cols, tile.scale, largest);
+    // Most tiles of most rows: the factor would be 1.
     if (before == largest) {
       softmax.total[i] += sum;
       continue;
@@ -102,11 +111,15 @@ void finish_typed(Rows out, float* log_sums, const RunningSoftmax& softmax, std:
   }
 }
 
+// Divides by the sum of exponentials. The logarithm of the sum is what the backward makes
+// probabilities from again.
 void finish(Rows out, float* log_sums, const RunningSoftmax& softmax, std::int64_t rows) {
   out.type == DType::f32 ? finish_typed<float>(out, log_sums, softmax, rows)
                          : finish_typed<bf16>(out, log_sums, softmax, rows);
 }
 
+// The same exponentials as in the forward pass, already divided: the shift is the logarithm of
+// their sum.
 void probability_rows(const ScoreTile& tile, const float* log_sums) {
   for (std::int64_t i = 0; i < tile.rows; ++i) {
     exponentials(tile.scores + i * tile.stride, visible_columns(tile, i), tile.cols, tile.scale,
@@ -114,6 +127,8 @@ void probability_rows(const ScoreTile& tile, const float* log_sums) {
   }
 }
 
+// ds = p * (dp - delta) * scale, in the place of dp. Where p is 0, as behind the diagonal, so is
+// ds.
 void gradient_rows(const ScoreTile& dp, const float* p, const float* delta) {
   const Floats d;
   const Vector scale = hn::Set(d, dp.scale);
@@ -179,7 +194,7 @@ void few_any_scores(const ScoreTile& tile, ConstRows q, ConstRows k, std::int64_
                        : few_scores<bf16>(tile, q, k, head_dim);
 }
 
-// Adds the values of all keys to four vectors of out.
+// Adds the values of all keys to four vectors of out, which stay in registers for all of them.
 template <class T>
 HWY_INLINE void add_values(float* out, const float* p, const T* values, std::int64_t stride,
                            std::int64_t keys) {

@@ -34,12 +34,12 @@ class CpuModelLibrary final : public ModelLibrary {
   void prepare(const Product& p) override { matmul_scratch(p.c, p.a, p.b, p.options); }
   std::int64_t entries() const override { return tiles_.made(); }
 
-  // For ops.
+  // Parts of the library that its ops use.
   ThreadPool& pool() { return pool_; }
   TileCache& tiles() { return tiles_; }
   // Whether products of `type` are multiplied in fp32 after all.
   bool widens(DType type) const { return type == DType::bf16 && !bf16_products_; }
-  // What all slots need when each needs `bytes`, with room to align.
+  // Bytes that all slots need when each needs `bytes`, with room to align.
   Bytes for_all_slots(Bytes bytes) const;
   // The most that oneDNN wants as workspace for one tile's products of `type`.
   Bytes attention_library(const AttentionShape& shape, DType type, bool backward) const;

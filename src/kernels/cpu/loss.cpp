@@ -1,3 +1,5 @@
+// Cross entropy and its gradient, whole or by pieces of the rows. Compiled once per instruction set
+// (Highway includes this file again and again).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,6 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 
+// The last vector may overlap the one before, which changes no maximum.
 float row_max(const float* x, std::int64_t cols) {
   const Vector lowest = hn::Set(Floats(), -std::numeric_limits<float>::infinity());
   if (cols < lanes()) {
@@ -90,6 +93,8 @@ const float* row_of(ConstView logits, std::int64_t i) {
   return static_cast<const float*>(rows_of(logits, i).data);
 }
 
+// A row without a target (below 0) carries no loss: its statistic is zeros, and its logits are not
+// read.
 void statistic(RowStatistic* to, const RowPiece& piece, std::int64_t i, std::int32_t target) {
   *to = {};
   if (target < 0) return;
@@ -99,7 +104,8 @@ void statistic(RowStatistic* to, const RowPiece& piece, std::int64_t i, std::int
   if (here >= 0 && here < piece.logits.cols) to->target = logits[here];
 }
 
-// Pieces in their order.
+// Joins the pieces in their order: the same bits whether all of them are in memory or one at a
+// time.
 RowSums sums_of(const RowStatistic* first, std::int64_t distance, int pieces) {
   RowSums sums{.largest = first->largest};
   for (int p = 1; p < pieces; ++p)
@@ -113,6 +119,7 @@ RowSums sums_of(const RowStatistic* first, std::int64_t distance, int pieces) {
   return sums;
 }
 
+// In double until the end: largest and target are close to each other where the loss is small.
 float loss_of(const RowSums& sums, float at_target) {
   return static_cast<float>(sums.largest + sums.log_total - static_cast<double>(at_target));
 }
@@ -149,6 +156,7 @@ void CpuOps::cross_entropy(const Pieces& dlogits, float* losses, const ConstPiec
   for_rows(logits.first.rows, logits.cols, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
       const std::int32_t target = targets.data()[i];
+      // All statistics of a row before its first gradient, which may overwrite logits.
       RowStatistic each[kMostPieces];
       for (int p = 0; p < pieces; ++p) statistic(each + p, piece(p), i, target);
       const RowSums sums = target < 0 ? RowSums{} : sums_of(each, 1, pieces);

@@ -1,4 +1,5 @@
-// Products of any size: cut into a fixed grid of tiles, each multiplied whole by one thread.
+// Products of any size: cut into a fixed grid of tiles, each multiplied whole by one thread. The
+// grid depends on the shape alone, so the number of threads changes no bit.
 #include <algorithm>
 
 #include "kernels/cpu/cpu_ops.h"
@@ -9,8 +10,11 @@ namespace {
 
 // On Zen 4, one thread reaches 95% of oneDNN's best at 256 x 512 and falls to 80% at 64 x 256.
 constexpr TileGrid kLargestTile{256, 512};
+// A product with fewer tiles is cut finer, as long as a tile is more than kSmallestWork: below that
+// the start of a library call shows.
 constexpr std::int64_t kEnoughTiles = 16;
 constexpr std::int64_t kSmallestWork = std::int64_t{1} << 21;  // multiplications: some 20 us
+// Sides of tiles are multiples of it: whole vectors of any instruction set.
 constexpr std::int64_t kTileGrain = 16;
 // Where products are widened first, so many of k's elements at a time.
 constexpr std::int64_t kWidenedDepth = 512;
@@ -23,6 +27,7 @@ std::int64_t even_part(std::int64_t size, std::int64_t most) {
   return std::min(size, divide_up(part, kTileGrain) * kTileGrain);
 }
 
+// c = a * b of m x n with depth k, as a grid of tiles.
 struct TiledProduct {
   std::int64_t m, n, k;
   TileGrid grid;
@@ -48,6 +53,7 @@ struct Tile {
         cols(std::min(product.grid.cols, product.n - col)) {}
 };
 
+// All of the key but the tile's own size.
 TileKey tile_key(View c, ConstView a, ConstView b, const MatmulOptions& options) {
   TileKey key;
   key.lda = a.stride, key.ldb = b.stride, key.ldc = c.stride;
@@ -70,6 +76,7 @@ void for_tile_shapes(const TiledProduct& product, const Body& body) {
   }
 }
 
+// The key of a tile whose operands were widened into dense fp32 panels of `depth`.
 TileKey widened_key(std::int64_t rows, std::int64_t cols, std::int64_t depth,
                     const MatmulOptions& options) {
   TileKey key;
@@ -97,6 +104,8 @@ struct WidenedScratch {
         TileKey key = widened_key(rows, cols, k, options);
         for (const bool more : {false, true}) {
           key.accumulate = more;
+          // Every shape that a tile may have, at the first depth and at the last: what is asked for
+          // here must do for all of them.
           library = std::max(library, align_up(tiles.find(key).scratch()));
         }
       }
@@ -122,6 +131,7 @@ TileGrid matmul_grid(std::int64_t m, std::int64_t n, std::int64_t k) {
 void CpuOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) {
   const TiledProduct product(c, a, options);
   if (product.tiles() == 0) return;
+  // Depth 0 is no product that the library knows: it is the bias and the addend alone.
   if (product.k == 0 || library_.widens(a.type)) {
     return matmul_widened(c, a, b, options);
   }
@@ -142,6 +152,7 @@ void CpuOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions& optio
     const bool last_row = tile.row + tile.rows == product.m;
     const bool last_col = tile.col + tile.cols == product.n;
     const Rows to = rows_of(c, tile.row, tile.col);
+    // The library adds to what is in c: the addend is put there first.
     if (options.addend && options.addend != c.data) {
       const std::int64_t offset = tile.row * c.stride + tile.col;
       convert_rows(to, {element(options.addend, c.type, offset), c.type, c.stride}, tile.rows,
@@ -157,6 +168,7 @@ void CpuOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions& optio
   });
 }
 
+// A tile is summed up in fp32 over panels of the depth, and rounded once at its end.
 void CpuOps::matmul_widened(View c, ConstView a, ConstView b, const MatmulOptions& options) {
   const TiledProduct product(c, a, options);
   tiles_.trim();

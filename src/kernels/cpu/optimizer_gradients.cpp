@@ -44,6 +44,7 @@ void add_gradient_piece(float* sum, const void* gradient, DType type, std::int64
 
 template <class Gradient>
 void add_two_of(float* sum, const Gradient* first, const Gradient* second, std::int64_t count) {
+  // From 0 on, as the reference sums: of two -0 the sum is 0.
   const auto add = [](auto a, auto b) {
     return hn::Add(hn::Add(hn::Zero(hn::DFromV<decltype(a)>()), a), b);
   };
@@ -85,6 +86,8 @@ void finish_gradient_piece(void* gradient, DType gradient_type, const void* sum,
 using Half = hn::Rebind<std::uint16_t, Floats>;
 using Words = hn::RebindToUnsigned<Floats>;
 
+// Reads the sum so far: of two gradients that lie in the planes as they came, or from the halves of
+// an fp32 number.
 template <bool kTwoGradients>
 HWY_INLINE Vector load_planes(const std::uint16_t* high, const std::uint16_t* low) {
   const auto upper = hn::ShiftLeft<16>(hn::PromoteTo(Words(), hn::LoadU(Half(), high)));
@@ -96,6 +99,7 @@ HWY_INLINE Vector load_planes(const std::uint16_t* high, const std::uint16_t* lo
   return hn::BitCast(Floats(), hn::Or(upper, lower));
 }
 
+// Halves of the fp32 sum; nothing is rounded until it is finished.
 HWY_INLINE void store_planes(Vector value, std::uint16_t* high, std::uint16_t* low) {
   const auto bits = hn::BitCast(Words(), value);
   hn::StoreU(hn::TruncateTo(Half(), hn::ShiftRight<16>(bits)), Half(), high);

@@ -13,7 +13,7 @@ struct Place {
   HWY_INLINE std::int64_t code() const { return block * kStateBlock + 4 * word; }
 };
 
-// Of a block's moments, which were stored just now.
+// Takes denormals out of a block's moments, which were stored just now.
 template <class Stored>
 HWY_NOINLINE void drop_denormals(Stored* block) {
   for (std::int64_t i = 0; i < kStateBlock; ++i) block[i] = without_denormals(block[i]);

@@ -39,7 +39,7 @@ template <bool kFetches>
 struct Fetch {
   static constexpr std::uintptr_t kElements = 4096;
 
-  // Of the planes that there are.
+  // Fetches ahead in each plane that there is.
   template <class... T>
   HWY_INLINE void operator()(std::int64_t element, const T*... planes) const {
     if constexpr (kFetches) (fetch(planes + element), ...);

@@ -17,9 +17,9 @@ namespace ebb::kernels {
 inline constexpr std::int64_t kPiece = 8 * kNormBlock;
 static_assert(kNormBlock % kStateBlock == 0);
 
-// Of a call's pieces: few enough to balance the threads, else long. A core fetches ahead across a
-// piece's end, into the lines that another core is about to write; with the shortest pieces that
-// cost an eighth of the update's speed.
+// Elements of a call's pieces: few enough to balance the threads, else long. A core fetches ahead
+// across a piece's end, into the lines that another core is about to write; with the shortest
+// pieces that cost an eighth of the update's speed.
 inline std::int64_t piece_length(std::int64_t count, int threads) {
   constexpr std::int64_t kPiecesAThread = 4;
   constexpr std::int64_t kLongest = 16;

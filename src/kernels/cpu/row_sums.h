@@ -1,4 +1,4 @@
-// What all of a row of logits comes to.
+// The sums over a whole row of logits that its softmax and loss need.
 #pragma once
 
 namespace ebb::kernels {

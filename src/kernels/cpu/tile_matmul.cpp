@@ -12,8 +12,11 @@
 namespace ebb::kernels {
 namespace {
 
+// A training run has dozens of shapes; prompts come in all lengths, and each would stay compiled.
 constexpr std::size_t kMostShapes = 8192;
 
+// Tiles are Ebb's threads already: the library's own on top would fight for the same cores. OpenMP
+// keeps the number by thread.
 void use_one_openmp_thread() {
   thread_local bool done = false;
   if (done) return;
@@ -25,6 +28,7 @@ dnnl::memory::data_type dnnl_type(DType type) {
   return type == DType::f32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
 }
 
+// `stride` is that of the matrix as it is stored; transposed, its rows are the columns there.
 dnnl::memory::desc matrix(std::int64_t rows, std::int64_t cols, DType type, std::int64_t stride,
                           bool transposed) {
   const dnnl::memory::dims strides =
@@ -32,6 +36,7 @@ dnnl::memory::desc matrix(std::int64_t rows, std::int64_t cols, DType type, std:
   return {{rows, cols}, dnnl_type(type), strides};
 }
 
+// The shape is in the text: it is what a report to the library needs.
 [[noreturn]] void fail(const char* act, const TileKey& key, const dnnl::error& error) {
   throw DeviceError(fmt::format(
       "oneDNN could not {} a {}x{}x{} product of {} into {} (strides {}, {}, {}): {}", act, key.m,
@@ -52,6 +57,7 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const dnnl::pr
 dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const TileKey& key) {
   use_one_openmp_thread();
   dnnl::primitive_attr attributes;
+  // Kernels allocate nothing: the library works in scratch that the plan counted.
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (key.accumulate) {
     dnnl::post_ops after;
@@ -100,6 +106,8 @@ TileCache::TileCache(int slots) : engine_(dnnl::engine::kind::cpu, 0) {
   for (int slot = 0; slot < slots; ++slot) streams_.emplace_back(engine_);
 }
 
+// Whether the library has kernels for bf16; elsewhere operands are widened to fp32 first
+// (CpuModelLibrary::widens).
 bool TileCache::has_bf16_products() {
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
   return (static_cast<unsigned>(isa) & static_cast<unsigned>(dnnl::cpu_isa::avx512_core)) ==
@@ -121,6 +129,8 @@ const TileMatmul& TileCache::find(const TileKey& key) {
     std::shared_lock lock(mutex_);
     if (const auto it = found_.find(key); it != found_.end()) return *it->second;
   }
+  // Compiling takes milliseconds, without the lock. Where two threads make the same one, the first
+  // counts.
   auto made = std::make_unique<TileMatmul>(engine_, key);
   std::unique_lock lock(mutex_);
   const auto [at, added] = found_.try_emplace(key, std::move(made));
@@ -128,6 +138,7 @@ const TileMatmul& TileCache::find(const TileKey& key) {
   return *at->second;
 }
 
+// Between calls alone: those under way hold references.
 void TileCache::trim() {
   std::unique_lock lock(mutex_);
   if (found_.size() > kMostShapes) found_.clear();

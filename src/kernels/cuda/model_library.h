@@ -13,7 +13,7 @@ namespace ebb::kernels {
 // where the libraries cannot start.
 std::unique_ptr<ModelLibrary> create_cuda_model_library();
 
-// What results depend on besides shapes and values, for the numerics key.
+// Versions and settings that results depend on besides shapes and values, for the numerics key.
 Json cuda_model_numerics();
 
 }  // namespace ebb::kernels

@@ -40,7 +40,7 @@ struct alignas(sizeof(T) * N) Pack {
     if constexpr (sizeof(T) == 4) return __uint_as_float(at[e]);
     return __uint_as_float(e % 2 == 0 ? at[e / 2] << 16 : at[e / 2] & 0xffff0000u);
   }
-  // Of all elements at once.
+  // Sets all elements at once.
   __device__ void set(const float (&values)[N]) {
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {

@@ -107,14 +107,14 @@ struct Dice {
       return {};
     }
   }
-  // Of the i-th of a span, which starts with a block.
+  // The random bits of the i-th element of a span, which starts with a block.
   __device__ unsigned roll(std::int64_t i) const {
     return scramble<Scalar>((static_cast<unsigned>(i) & ~64u) * kElementFactor + start, middle);
   }
   __device__ unsigned roll_block(std::int64_t block) const {
     return scramble<Scalar>(static_cast<unsigned>(block) * kElementFactor + start, middle);
   }
-  // What an element's moments round with.
+  // The random bits that an element's first moment rounds with.
   __device__ static unsigned for_first(unsigned random, bool second_of_two, int bits) {
     return second_of_two ? lowest_bits(random, bits) : highest_bits(random, bits);
   }
@@ -123,7 +123,7 @@ struct Dice {
   }
 };
 
-// What a thread block does for one span of a launch.
+// The work of a thread block on one span of a launch.
 template <class W, class G, class T, class S>
 struct Part {
   Planes<W, G, T> planes;
@@ -158,7 +158,7 @@ struct Batch {
     }
     return found;
   }
-  // Of the threads of the span, which is mine().
+  // This thread's number among those of the span, which is mine().
   __device__ std::int64_t thread_of(int span) const {
     return static_cast<std::int64_t>(blockIdx.x - first_block[span]) * kThreads + threadIdx.x;
   }

@@ -21,6 +21,7 @@ inline Activated activated(double x, Activation activation) {
       const double sigmoid = 1.0 / (1.0 + std::exp(-x));
       return {x * sigmoid, sigmoid * (1.0 + x * (1.0 - sigmoid))};
     }
+    // erfc, as 1 + erf would lose all digits far below zero.
     case Activation::gelu: {
       const double below = 0.5 * std::erfc(-x / std::numbers::sqrt2);
       const double density = std::exp(-x * x / 2) / std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
@@ -34,6 +35,7 @@ inline Activated activated(double x, Activation activation) {
   return {x / 2 * (1 + t), (1 + t) / 2 + x / 2 * (1 - t * t) * inner};
 }
 
+// x has as many columns as h, or gate and up: twice as many.
 template <class T>
 void activate(Matrix<T> h, Matrix<const T> x, Activation activation) {
   const bool gated = x.cols == 2 * h.cols;

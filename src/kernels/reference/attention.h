@@ -1,4 +1,5 @@
-// Causal attention, one query row at a time. `Stat` is the type of the saved log_sums.
+// Causal attention, one query row at a time. `Stat` is the type of the saved log_sums. Queries are
+// the last of the keys: the last query sees all of them, or as many as the window has.
 #pragma once
 
 #include <algorithm>
@@ -33,6 +34,7 @@ void attention(Matrix<T> out, Stat* log_sums, Matrix<const T> q, Matrix<const T>
       for (std::int64_t i = 0; i < shape.queries; ++i) {
         const std::int64_t row = b * shape.queries + i, first = b * shape.keys;
         const std::int64_t column = h / group * d;
+        // The position of the query among the keys.
         const std::int64_t last = shape.keys - shape.queries + i;
         const std::int64_t begin = first_visible(shape, last), end = last + 1;
         double largest = -std::numeric_limits<double>::infinity();

@@ -1,4 +1,5 @@
-// Rows of a table by index, and the gradient that goes back into them.
+// Rows of a table by index, and the gradient that goes back into them. The table may be a piece of
+// the whole, from row `first` on: ids outside of it leave their row of `out` as it is.
 #pragma once
 
 #include <cstdint>

@@ -54,6 +54,7 @@ template <class Statistic, class T>
 void row_statistics(Statistic* to, Matrix<const T> logits, std::span<const std::int32_t> targets,
                     std::int64_t first) {
   for (std::int64_t i = 0; i < logits.rows; ++i) {
+    // A row without a target is not looked at: its logits may be anything.
     to[i] = {};
     if (targets.data()[i] < 0) continue;
     // Finite, so that logits of minus infinity count as nothing and not as NaN.
@@ -93,7 +94,7 @@ void row_gradients(Matrix<D> dlogits, Matrix<const T> logits, std::int64_t first
   }
 }
 
-// Rows of one piece.
+// Losses and gradients of rows that are one piece.
 template <class D, class T>
 void cross_entropy(Matrix<D> dlogits, T* losses, Matrix<const T> logits,
                    std::span<const std::int32_t> targets, double scale) {

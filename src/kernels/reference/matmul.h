@@ -13,6 +13,7 @@ struct MatmulExtras {
   const C* addend = nullptr;  // c's stride
 };
 
+// c = a * b + bias + addend, summed in double over the depth in order and rounded once.
 template <class C, class T>
 void matmul(Matrix<C> c, Matrix<const T> a, Matrix<const T> b, const MatmulExtras<C>& extras) {
   const std::int64_t depth = extras.transpose_a ? a.rows : a.cols;
@@ -30,6 +31,7 @@ void matmul(Matrix<C> c, Matrix<const T> a, Matrix<const T> b, const MatmulExtra
   }
 }
 
+// The gradient of a bias.
 template <class Out, class T>
 void column_sums(Out* out, Matrix<const T> x) {
   for (std::int64_t j = 0; j < x.cols; ++j) {

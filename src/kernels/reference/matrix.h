@@ -9,6 +9,7 @@
 
 namespace ebb::kernels::reference {
 
+// Rows of `stride` elements, of which `cols` are used. Does not own its memory.
 template <class T>
 struct Matrix {
   T* data = nullptr;
@@ -18,6 +19,7 @@ struct Matrix {
   T& operator()(std::int64_t i, std::int64_t j) const { return data[i * stride + j]; }
 };
 
+// Elements as doubles: every sum of the specification is in double.
 template <class T>
 double load(T value) {
   if constexpr (std::is_same_v<T, bf16>) {
@@ -27,6 +29,7 @@ double load(T value) {
   }
 }
 
+// Rounds to nearest even; to bf16 by way of fp32, as kernels that sum in fp32 do.
 template <class T>
 void store(T& where, double value) {
   if constexpr (std::is_same_v<T, bf16>) {

@@ -21,6 +21,7 @@ RowStats<Stat> read_stats(const Stat* stats, std::int64_t index, const LayerNorm
   return {stats[2 * index], stats[2 * index + 1]};
 }
 
+// Two passes, the mean first: a single one would lose digits where the mean is large.
 template <class Stat, class T>
 void write_stats(Stat* stats, std::int64_t index, const T* x, std::int64_t width,
                  const LayerNorm& norm) {

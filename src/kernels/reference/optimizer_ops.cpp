@@ -1,3 +1,5 @@
+// The specification of the optimizer: one element after the other, in the order of operations that
+// every implementation keeps to the bit.
 #include "kernels/reference/optimizer_ops.h"
 
 #include <algorithm>
@@ -25,11 +27,15 @@ void store(void* data, DType type, std::int64_t i, float value) {
   }
 }
 
+// The sum so far: that of the first two gradients, which lie in the planes as they came, or the
+// fp32 number whose halves they are. 0 first, so that -0 + -0 is what a sum that starts with 0
+// gives.
 float sum_in(const SumPlanes& sum, std::int64_t i) {
   if (sum.two_gradients) return (0.0f + to_float(bf16{sum.high[i]})) + to_float(bf16{sum.low[i]});
   return std::bit_cast<float>(static_cast<std::uint32_t>(sum.high[i]) << 16 | sum.low[i]);
 }
 
+// The fp32 master, from the weight alone or from weight and low half.
 float load_master(const StateSpan& span, std::int64_t i) {
   if (span.weight_type == DType::f32) return static_cast<const float*>(span.weight)[i];
   return join_master(static_cast<const bf16*>(span.weight)[i], span.low[i]);
@@ -67,6 +73,7 @@ void apply(const AdamStep& s, float g, Parameter& at) {
 
 void apply(const LionStep& s, float g, Parameter& at) {
   const float u = std::fma(s.beta1, at.m, s.one_minus_beta1 * g);
+  // A NaN stays one: it must not become a step of plus or minus one.
   const float sign = u > 0 ? 1.0f : u < 0 ? -1.0f : u;
   at.p = std::fma(-s.rate, sign, at.p * s.decay_factor);
   at.m = std::fma(s.beta2, at.m, s.one_minus_beta2 * g);
@@ -112,6 +119,7 @@ void update_exact(const StateSpan& span, const Step& step, float scale) {
   }
 }
 
+// Random bits are those of the element's place in its tensor, whatever span it is updated in.
 void update_bf16(const StateSpan& span, const Step& step, float scale, RoundingKey key) {
   const bool drops = drops_denormals(step);
   auto* first = static_cast<bf16*>(span.first);
@@ -126,6 +134,7 @@ void update_bf16(const StateSpan& span, const Step& step, float scale, RoundingK
 }
 
 // The largest moments a block can get: those of its largest moments and its largest gradient.
+// Scales are so known before any element is updated, and one pass over the block is enough.
 Parameter largest_after(const StateSpan& span, const AdamWStep& in_steps, float gradient_scale,
                         std::int64_t start, std::int64_t end) {
   const auto* first = static_cast<const std::uint8_t*>(span.first);
@@ -155,6 +164,8 @@ void update_int8(const StateSpan& span, const AdamWStep& step, float scale, Roun
     const std::int64_t end = std::min(start + kStateBlock, span.count);
     std::uint8_t* scales = span.scales + 2 * (start / kStateBlock);
     AdamWStep in_steps = step;
+    // First moments are computed with in steps of their old scale: the factor that turns them back
+    // is part of beta1.
     in_steps.beta1 *= first_step(scales[0]);
     const Parameter largest = largest_after(span, in_steps, scale, start, end);
     const std::uint8_t first_to = first_scale(largest.m);
@@ -188,6 +199,7 @@ void update_span(const StateSpan& span, const Step& step, float gradient_scale) 
 void ReferenceOptimizerOps::update_spans(std::span<const SpanUpdate> updates,
                                          const StepScale* scale) {
   check_spans(updates);
+  // The norm was not finite: nothing is touched.
   if (scale->apply == 0) return;
   for (const auto& [span, step] : updates) update_span(span, step, scale->gradient_scale);
 }
@@ -237,6 +249,8 @@ void ReferenceOptimizerOps::square_sums(double* partials, const void* gradient, 
   for (std::int64_t block = 0; block < norm_blocks(count); ++block) {
     const std::int64_t start = block * kNormBlock;
     const std::int64_t length = std::min(kNormBlock, count - start);
+    // Sixteen sums side by side, joined as a tree: an order that vectors of any width up to sixteen
+    // can keep.
     double sums[16] = {};
     for (std::int64_t j = 0; j < length; ++j) {
       const double g = load(gradient, type, start + j);

@@ -118,6 +118,7 @@ void ReferenceOps::activate_backward(View dx, View h, ConstView dh, ConstView x,
 void ReferenceOps::cross_entropy(const Pieces& dlogits, float* losses, const ConstPieces& logits,
                                  std::span<const std::int32_t> targets, float scale) {
   const int pieces = logits.count();
+  // By the same steps as a head that goes by pieces, so that both are specified at once.
   std::vector<RowStatistic> all(targets.size() * static_cast<std::size_t>(pieces));
   const auto rows = static_cast<std::int64_t>(targets.size());
   const RowStatistics statistics{all.data(), rows, pieces, logits.first.cols};

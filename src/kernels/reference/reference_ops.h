@@ -1,4 +1,5 @@
-// The specification as a ModelOps: plain loops, sums in double, no scratch, no threads.
+// The specification as a ModelOps: plain loops, sums in double, no scratch, no threads. Fast ops
+// are tested against it; it runs on host memory, on the calling thread.
 #pragma once
 
 #include "kernels/model_ops.h"

@@ -1,4 +1,5 @@
-// Rotary positions: each pair (j, j + head_dim / 2) of a head is turned by its row's angle.
+// Rotary positions: each pair (j, j + head_dim / 2) of a head is rotated by its row's angle.
+// `table` has head_dim / 2 pairs of cosine and sine for each position; the inverse is the gradient.
 #pragma once
 
 #include "kernels/model_ops.h"

@@ -1,4 +1,4 @@
-#include "base/to_size.h"
+// `ebb bench optimizer`: updates by the CPU, beside the fastest way to move the same bytes.
 #include "ebb/bench.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "base/machine.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "engine/runtime.h"
 #include "engine/settings.h"
@@ -32,7 +33,9 @@ constexpr std::array kFormats = {kernels::StateFormat::exact, kernels::StateForm
 // No power of two: then the planes would start at the same place of every page, which chunks of
 // real models do not.
 constexpr std::int64_t kParameters = 60'000'000;
+// Bytes of any number of rows stay far from overflow.
 constexpr std::int64_t kMostParameters = 1'000'000'000'000;
+// A median of fewer would be whatever else the machine did.
 constexpr int kFewestRounds = 3;
 
 // A row of the result: a rule's update, or (no rule) a pass over gradients.
@@ -41,18 +44,20 @@ struct Row {
   kernels::StateFormat format = kernels::StateFormat::exact;
   std::optional<states::Rule> rule = std::nullopt;
   int threads = 0;
-  double ns_per_parameter = 0;
+  double ns_per_parameter = 0;  // medians over passes, here and below
   double gb_per_second = 0;
-  double bytes_per_parameter = 0;
+  double bytes_per_parameter = 0;  // read and written
   double share_of_ceiling = 0;
-  std::string ceiling = {};
+  std::string ceiling = {};  // how the fastest rival moves the bytes
   std::size_t passes = 0;
 
+  // A pass over gradients needs one plane of fp32 to add to.
   states::StateKind kind() const {
     return {.format = format, .moments = rule ? states::moments_of(*rule) : 1};
   }
 };
 
+// Nothing asked for is everything.
 bool is_asked(const auto& asked, std::string_view name) {
   return asked.empty() || std::any_of(asked.begin(), asked.end(),
                                       [&](const auto value) { return to_word(value) == name; });
@@ -66,7 +71,8 @@ std::string words(const auto& asked) {
   return text;
 }
 
-// In the order of the result.
+// Rows in the order of the result. The passes over gradients are always among them: they are part
+// of every step. Throws ConfigError where nothing is left.
 std::vector<Row> rows_of(const OptimizerBenchOptions& options) {
   const std::vector<states::Rule> rules = {states::AdamW{}, states::Adam{}, states::Lion{},
                                            states::Sgd{}, states::Adagrad{}};
@@ -91,6 +97,7 @@ std::vector<Row> rows_of(const OptimizerBenchOptions& options) {
   return rows;
 }
 
+// Each number once, in the order given; on a machine of one CPU "1 and all" is one row.
 std::vector<int> threads_of(const OptimizerBenchOptions& options) {
   std::vector<int> threads = options.threads;
   if (threads.empty()) threads = {1, 0};
@@ -110,6 +117,7 @@ Bytes bytes_of(const std::vector<Row>& rows, std::int64_t parameters) {
   return bytes;
 }
 
+// All rows are in memory at once, as they take turns. Throws OutOfBudget, ConfigError.
 std::int64_t parameters_of(const OptimizerBenchOptions& options, const std::vector<Row>& rows) {
   const Bytes memory = usable_memory();
   // A million at a time is exact enough for advice.
@@ -117,6 +125,7 @@ std::int64_t parameters_of(const OptimizerBenchOptions& options, const std::vect
     return static_cast<std::int64_t>(static_cast<double>(bytes) * 1e6 /
                                      static_cast<double>(bytes_of(rows, 1'000'000)));
   };
+  // Nobody asked for a size: a quarter of the memory is enough for a bench.
   if (options.parameters == 0)
     return std::max<std::int64_t>(1, std::min(kParameters, fit(memory / 4)));
   if (options.parameters < 0 || options.parameters > kMostParameters) {
@@ -135,8 +144,9 @@ std::int64_t parameters_of(const OptimizerBenchOptions& options, const std::vect
   return options.parameters;
 }
 
-// One number of threads: memory for every row, and all rows in turns, so that what else the machine
-// does hits all alike and rows can be compared.
+// The bench with one number of threads: memory for every row, and all rows in turns, so that what
+// else the machine does hits all alike and rows can be compared. Not to be moved: races refer to
+// it.
 class OptimizerBench {
  public:
   OptimizerBench(std::vector<Row> rows, int threads, std::int64_t parameters)
@@ -165,6 +175,7 @@ class OptimizerBench {
   }
 
  private:
+  // The work to time, and the planes that it reads and writes, which rivals move, too.
   measure::Race race(const Row& row, const measure::StateMemory& memory) {
     const kernels::StateSpan span = memory.span();
     kernels::OptimizerLibrary& library = runtime_.host_optimizer();
@@ -199,6 +210,7 @@ class OptimizerBench {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       reporter.tell(fmt::format("threads {}, ceiling of {} {}", runtime_.threads(), rows_[i].name,
                                 kernels::name_of(rows_[i].format)));
+      // Touched and with numbers in it: untouched pages would all be the same page of zeros.
       memories_[i].fill(runtime_.pool());
       std::vector<Bytes> sizes;
       for (const measure::StreamedPlane& plane : races_[i].planes()) sizes.push_back(plane.bytes);
@@ -273,6 +285,7 @@ std::string to_text(const std::vector<Row>& rows, std::int64_t parameters, const
                     row.rule ? kernels::name_of(row.format) : "", row.threads, row.ns_per_parameter,
                     row.gb_per_second, row.bytes_per_parameter, row.share_of_ceiling, row.ceiling);
   }
+  // Below four times the cache much of a pass is served from it.
   if (const Bytes cache = last_cache(); least < 4 * cache) {
     text += fmt::format(
         "\nThe smallest row has {} of planes, the last cache {}: this is not the speed of memory. "

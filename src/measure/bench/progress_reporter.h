@@ -9,6 +9,7 @@
 
 namespace ebb::measure {
 
+// For one thread. Time left is by the parts that are done, so parts should take like times.
 class ProgressReporter {
  public:
   // `parts`: how much there is to do, in any unit. Keeps a reference to `progress`.
@@ -26,7 +27,7 @@ class ProgressReporter {
     progress_({.now = now, .done = done, .seconds_left = done > 0 ? spent / done - spent : 0});
   }
 
-  // Something measured, said at once: who stops the rest has that.
+  // Something measured, said at once: people who stop the rest still have that.
   void tell_result(const std::string& found) {
     const double done = behind_ / parts_;
     const double spent = since(start_);

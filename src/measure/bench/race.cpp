@@ -8,7 +8,8 @@
 namespace ebb::measure {
 namespace {
 
-// So many of the variants stay in the race; the first look at all of them is a short one.
+// So many of the variants stay in the race, as the first look at all of them is a short one and may
+// mistake the fastest.
 constexpr std::size_t kRivals = 3;
 constexpr int kLooks = 3;
 
@@ -32,6 +33,8 @@ std::vector<StreamVariant> Race::find_rivals(ThreadPool& pool, double seconds) c
   std::vector<Tried> tried;
   for (const StreamVariant& variant : stream_variants()) tried.push_back({variant, 1e9});
   double spent = 0;
+  // The best of a few looks: a single one may have been disturbed. The first look is taken whatever
+  // it costs.
   for (int look = 0; look < kLooks && (look == 0 || spent < seconds); ++look) {
     for (Tried& each : tried) {
       const double took = seconds_of([&] { stream_pass(pool, planes_, each.variant, 0); });
@@ -54,6 +57,7 @@ void Race::set_rivals(std::vector<StreamVariant> rivals) {
 
 void Race::round(ThreadPool& pool) {
   for (Rival& rival : rivals_) {
+    // Neighbours in time: what slows the machine down slows both.
     const double kernel = seconds_of(pass_);
     const double ceiling = seconds_of([&] { stream_pass(pool, planes_, rival.variant, 0); });
     seconds_.push_back(kernel);

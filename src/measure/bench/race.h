@@ -27,7 +27,7 @@ class Race {
   void round(ThreadPool& pool);
 
   const std::vector<StreamedPlane>& planes() const { return planes_; }
-  // What a pass reads and writes.
+  // Bytes that a pass reads and writes.
   double bytes_moved() const;
   std::size_t passes() const { return seconds_.size(); }
 

@@ -8,6 +8,7 @@
 namespace ebb::measure {
 namespace {
 
+// Every part begins at a cache line: passes go by whole lines.
 Bytes whole_lines(Bytes bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 // Where the parts behind the weights start, and where all ends.
@@ -22,7 +23,8 @@ struct Parts {
   Bytes end;
 };
 
-// Half to one and a half times `size`, of either sign.
+// Half to one and a half times `size`, of either sign: never zero or denormal, which would be
+// slower or faster than real numbers.
 bf16 random_value(const CounterRng& random, std::int64_t index, double size) {
   const std::uint64_t bits = random.bits(static_cast<std::uint64_t>(index));
   const double value = size * (0.5 + static_cast<double>(bits >> 11) * 0x1p-53);
@@ -49,6 +51,7 @@ void StateMemory::fill(ThreadPool& pool) {
   auto* gradient = reinterpret_cast<bf16*>(base + parts.gradient);
   const CounterRng weights(1, 0);
   const CounterRng gradients(1, 1);
+  // More ranges than threads, so that a thread that is held up does not hold up the rest.
   const std::int64_t ranges = std::int64_t{16} * pool.slots();
   pool.parallel_for(ranges, [&](std::int64_t range, int) {
     for (std::int64_t i = count_ * range / ranges; i < count_ * (range + 1) / ranges; ++i) {
@@ -82,6 +85,7 @@ std::vector<StreamedPlane> StateMemory::planes() const {
     std::byte* at = base + parts.state + states::offset_of(plane, kind_, count_);
     all.push_back({.data = at, .bytes = bytes(plane)});
   }
+  // Last, as passes over gradients alone ask for it there.
   all.push_back({.data = base + parts.gradient, .bytes = 2 * count_, .written = false});
   return all;
 }

@@ -19,7 +19,7 @@ namespace ebb::measure {
 
 constexpr std::int64_t kLineWords = kLine / 8;
 
-// What a thread does of one plane in one go.
+// The part of one plane that a thread walks in one go.
 struct PlaneRange {
   std::uint64_t* at;
   std::int64_t lines;
@@ -79,6 +79,7 @@ std::uint64_t walk_planes(PlaneRange* planes, std::size_t count, std::int64_t ru
     for (std::size_t p = 0; p < count; ++p) go(planes[p], lines_a_run[p]);
   }
   for (std::size_t p = 0; p < count; ++p) go(planes[p], planes[p].lines - runs * lines_a_run[p]);
+  // What went past the caches is in memory before the pass is over, and is so part of its time.
   hwy::FlushStream();
   HWY_ALIGN std::uint64_t lanes[kLineWords] = {};
   hn::Store(seen, d, lanes);
@@ -103,11 +104,12 @@ namespace {
 
 HWY_EXPORT(stream_range);
 
-// Of all planes together; as long as what the kernels hand to a thread.
+// Bytes of all planes together in one range: as long as what the kernels hand to a thread.
 constexpr Bytes kRangeBytes = Bytes{512} << 10;
 
 std::int64_t lines_of(const StreamedPlane& plane) { return (plane.bytes + kLine - 1) / kLine; }
 
+// Written planes that follow each other in memory become one: the same bytes by fewer streams.
 std::vector<StreamedPlane> joined(const std::vector<StreamedPlane>& planes) {
   std::vector<StreamedPlane> result;
   for (const StreamedPlane& plane : planes) {
@@ -122,6 +124,7 @@ std::vector<StreamedPlane> joined(const std::vector<StreamedPlane>& planes) {
   return result;
 }
 
+// The first `past_caches` of the written planes go past the caches.
 std::vector<PlaneRange> whole(const std::vector<StreamedPlane>& planes, int past_caches) {
   std::vector<PlaneRange> result;
   for (const StreamedPlane& plane : planes) {
@@ -180,6 +183,7 @@ std::uint64_t stream_pass(ThreadPool& pool, const std::vector<StreamedPlane>& pl
   for (const PlaneRange& plane : all) lines += plane.lines;
   const std::int64_t ranges =
       variant.one_range_a_thread ? pool.slots() : (lines * kLine + kRangeBytes - 1) / kRangeBytes;
+  // Returned, so that no compiler can leave the reads out.
   std::atomic<std::uint64_t> seen{0};
   pool.parallel_for(ranges, [&](std::int64_t range, int) {
     PlaneRange parts[kMostPlanes];
@@ -191,6 +195,8 @@ std::uint64_t stream_pass(ThreadPool& pool, const std::vector<StreamedPlane>& pl
       parts[p].lines = all[p].lines * (range + 1) / ranges - from;
       longest = std::max(longest, parts[p].lines);
     }
+    // By the longest plane: shorter ones go in as many, shorter runs, as a kernel walks them side
+    // by side.
     const std::int64_t runs = std::max<std::int64_t>(1, longest / variant.run_lines);
     seen ^= HWY_DYNAMIC_DISPATCH(stream_range)(parts, all.size(), runs, variant.ahead / 8, mask);
   });

@@ -18,15 +18,17 @@ namespace {
 using measure::RowResult;
 using measure::TrainingRow;
 
-// Spent on a machine without a profile, about.
+// Seconds spent, about, on a machine without a profile: plans by guessed speeds would say nothing
+// about the planner.
 constexpr double kProbeSeconds = 15;
 
+// Throws ConfigError. The bound keeps warm-up and steps together far from overflow.
 void check_steps(std::int64_t steps, std::string_view flag, std::int64_t least) {
   if (steps >= least && steps <= 10000) return;
   throw ConfigError(fmt::format("{} {}: expected {} to 10000", flag, steps, least));
 }
 
-// Work grows with the model and with the tokens.
+// Weights of the progress: work grows with the model and with the tokens.
 double work_of(const TrainingRow& row, std::int64_t parameters) {
   return static_cast<double>(row.tokens()) * static_cast<double>(parameters);
 }
@@ -69,6 +71,7 @@ BenchResult bench_training(const TrainBenchOptions& options,
   }
 
   BenchResult result;
+  // Placement must not change a bit: rows that differ in it alone must end with the same digest.
   const measure::Compared compared = measure::compare_rows(results);
   result.failure = compared.failure;
   // Nothing was compared where there is but one of each.

@@ -11,13 +11,16 @@
 namespace ebb::measure {
 namespace {
 
+// By plan::Site.
 constexpr std::array<const char*, 3> kSites = {"resident", "stream", "host"};
 
+// What was not measured is null and not left out, so that every row has the same keys.
 template <class Number>
 Json or_null(const std::optional<Number>& value) {
   return value ? Json(*value) : Json();
 }
 
+// Tokens a second.
 double speed(const RowResult& row, double step_seconds) {
   return static_cast<double>(row.row.tokens()) / step_seconds;
 }
@@ -40,6 +43,7 @@ void add(Json& json, const RowResult& row, const MeasuredPlan& measured) {
   json["weights_digest"] = measured.digest;
 }
 
+// `plans` is not empty.
 const MeasuredPlan& fastest(const std::vector<MeasuredPlan>& plans) {
   return *std::min_element(
       plans.begin(), plans.end(),

@@ -19,6 +19,7 @@
 namespace ebb::measure {
 namespace {
 
+// One for all rows: equal rows give equal digests.
 constexpr std::uint64_t kSeed = 0;
 // More than any machine has: what a plan would take if it could.
 constexpr Bytes kNoLimit = Bytes{1} << 50;
@@ -51,6 +52,8 @@ void fill_alike(ThreadPool& pool, engine::TrainingRun& run) {
   const std::size_t first = all.blocks.front().parameters.size();
   for (std::size_t b = 0; b < all.blocks.size(); ++b) {
     const std::vector<int>& of_block = all.blocks[b].parameters;
+    // Block 0 is the embedding and the last one the head: both are made, and of the blocks between
+    // the first.
     const bool again = b > 1 && b + 1 < all.blocks.size();
     for (std::size_t k = 0; k < of_block.size(); ++k) {
       if (again) {
@@ -109,6 +112,7 @@ engine::TrainingSettings RowRunner::settings_of(const TrainingRow& row) {
   train.accumulate = row.accumulate;
   train.state_format = row.format;
   train.schedule = LearningRateSchedule::constant;
+  // So small that no loss explodes on made-up tokens: a norm that is not finite would end the row.
   train.learning_rate = 1e-5;
   train.steps = options_.warm_up + options_.steps;
   train.host_memory = options_.host_memory;
@@ -138,6 +142,7 @@ MeasuredPlan RowRunner::measure(const engine::TrainingSettings& settings, plan::
                                 const engine::StartTimes& start, const Tell& tell) {
   MeasuredPlan measured = describe(plan);
   measured.start = start;
+  // The shares of a row are guesses for the line that people see.
   tell("memory", 0);
   engine::TrainingRun run(runtime_, settings, std::move(plan));
   measured.start.lap("allocate");
@@ -198,12 +203,15 @@ RowResult RowRunner::run(const TrainingRow& row, const Tell& tell,
       const std::string name = fmt::format("{}, {}", model, other.name);
       MeasuredPlan measured =
           other.plan.choices == chosen.choices
+              // Equal choices are equal runs: measuring them again would only add noise.
               ? *result.chosen
               : measure(settings, std::move(other.plan), {}, tell_part(part, name));
       measured.name = other.name;
       found(fmt::format("{}: {:.0f} tokens/s", name, tokens / measured.seconds()));
       result.hand_made.push_back(std::move(measured));
     }
+    // A row that does not fit, or a device that fails, says so in its line; the other rows still
+    // run.
   } catch (const OutOfBudget& error) {
     result.refusal = error.what();
   } catch (const DeviceError& error) {

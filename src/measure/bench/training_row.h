@@ -1,4 +1,5 @@
-// One row of `ebb bench train`: a run from the same start, measured, and taken down again.
+// One row of `ebb bench train`: a run from the same start, measured, and taken down again, so that
+// the next row finds the machine as this one did.
 #pragma once
 
 #include <array>
@@ -16,19 +17,21 @@
 
 namespace ebb::measure {
 
+// The most bytes of one tier: what was allowed, what the plan said and what was counted.
 struct Peak {
   Bytes limit = 0;
   Bytes predicted = 0;
   Bytes measured = 0;
 };
 
+// A plan and what a run by it took.
 struct MeasuredPlan {
   std::string name{};             // of a hand-made one
   std::string flags{};            // that reproduce the plan
   std::array<double, 3> sites{};  // shares of the parameters, by plan::Site
   plan::Choices choices{};
-  double predicted_seconds = 0;  // of a step
-  std::vector<double> step_seconds{};
+  double predicted_seconds = 0;        // of a step
+  std::vector<double> step_seconds{};  // without the warm-up
   std::optional<double> utilization{};
   Peak device{};
   Peak host{};
@@ -36,7 +39,7 @@ struct MeasuredPlan {
   engine::StartTimes start{};
   std::string digest{};  // of the weights after all steps
 
-  double seconds() const { return median(step_seconds); }
+  double seconds() const { return median(step_seconds); }  // of a step
 };
 
 struct RowResult {
@@ -50,6 +53,8 @@ struct RowResult {
   std::optional<double> share_of_resident{};  // of the speed of the same row that is resident
 };
 
+// For one thread. One run at a time has memory. That it does not fit, or that the device fails, is
+// a row's result and not an exception.
 class RowRunner {
  public:
   // What comes next and the share of the row that is behind.
@@ -63,7 +68,10 @@ class RowRunner {
                 const std::function<void(const std::string&)>& found);
 
  private:
+  // What the row says as settings. A limit that is a share of the states takes a plan to be found.
   engine::TrainingSettings settings_of(const TrainingRow& row);
+  // Takes memory, runs warm-up and steps, and gives all of it back. `start` has the times of what
+  // came before.
   MeasuredPlan measure(const engine::TrainingSettings& settings, plan::Plan plan,
                        const engine::StartTimes& start, const Tell& tell);
 

@@ -28,6 +28,7 @@ struct Entry {
   StateFormat format = StateFormat::exact;
 };
 
+// Numbers count from 1 over the whole table: --only goes by them.
 std::vector<TrainingRow> rows_of(const std::vector<Entry>& entries) {
   std::vector<TrainingRow> rows;
   for (const Entry& e : entries) {
@@ -44,6 +45,7 @@ std::vector<TrainingRow> rows_of(const std::vector<Entry>& entries) {
   return rows;
 }
 
+// Each table is a comparison: the rows of one entry differ in their limit alone.
 Defaults defaults_of(const std::string& device) {
   const std::vector<std::string> all = {"resident", "-50%", "-90%"};
   const std::vector<std::string> most = {"resident", "-90%"};
@@ -82,6 +84,7 @@ Defaults defaults_of(const std::string& device) {
       .more = 8};
 }
 
+// Every combination of what was given; what was not is as in the table.
 std::vector<TrainingRow> chosen_rows(const TrainBenchOptions& o, const Defaults& defaults) {
   const auto or_else = [](const auto& given, auto other) { return given.empty() ? other : given; };
   using Words = std::vector<std::string>;
@@ -148,7 +151,9 @@ std::vector<TrainingRow> training_rows(const TrainBenchOptions& o, const std::st
   std::vector<TrainingRow> rows = !own                           ? chosen_rows(o, defaults)
                                   : o.table == BenchTable::tiers ? defaults.tiers
                                                                  : defaults.table;
+  // Told now, and not when that row's turn comes after hours.
   for (const TrainingRow& row : rows) parse_limit(row.limit);
+  // Numbers are those of the whole table, so rows are dropped only after all were numbered.
   for (const int number : o.only) {
     if (number < 1 || number > static_cast<int>(rows.size())) {
       throw ConfigError(fmt::format("--only {}: the rows are 1 to {}", number, rows.size()));

@@ -10,6 +10,8 @@
 
 namespace ebb::measure {
 
+// Reads every byte, for the checksums. What is broken is told, and the rest of the folder still
+// described.
 void describe_checkpoint(Report& report, io::FileSystem& files,
                          const std::filesystem::path& folder) {
   const files::Manifest manifest = files::read_manifest(files, folder);
@@ -23,6 +25,7 @@ void describe_checkpoint(Report& report, io::FileSystem& files,
     json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", file.digest}});
   }
   try {
+    // Only a checkpoint of training has to have all of its files.
     const bool states =
         std::any_of(manifest.files.begin(), manifest.files.end(), [](const auto& file) {
           return file.name == files::kStateName || file.name == files::kTrainingName;

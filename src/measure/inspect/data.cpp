@@ -18,10 +18,11 @@
 namespace ebb::measure {
 namespace {
 
-// Files can be of any size; people want an answer now.
+// Files can be of any size; people want an answer now, so only the beginning is read.
 constexpr Bytes kScanBytes = 64 * kMiB;
 constexpr Bytes kPieceBytes = kMiB;
 constexpr std::size_t kMaxLineBytes = 16 << 20;
+// The rest are counted: often one mistake is made in every line.
 constexpr std::size_t kMostProblems = 5;
 
 // Calls visit(piece) for the first kScanBytes; returns the bytes that were read.
@@ -36,13 +37,15 @@ Bytes scan(io::File& file, const std::function<void(std::string_view)>& visit) {
   return end;
 }
 
+// Empty where all of it was read.
 std::string share(Bytes scanned, Bytes all) {
   return scanned == all
              ? std::string()
              : fmt::format(" in the first {} of {}", format_bytes(scanned), format_bytes(all));
 }
 
-// Whether bytes are UTF-8, told piece by piece.
+// Whether bytes are UTF-8, told piece by piece. A stream that replaces nothing gives back what it
+// was fed, but for a character that is not complete yet.
 class Utf8Check {
  public:
   void feed(std::string_view piece) {
@@ -61,6 +64,7 @@ class Utf8Check {
   bool good_ = true;
 };
 
+// The form of a line in the words of people.
 std::string_view name_of(text::Form form) {
   switch (form) {
     case text::Form::texts: return "text";
@@ -87,12 +91,15 @@ class Lines {
   void feed(std::string_view piece) {
     while (!piece.empty()) {
       const std::size_t end = piece.find('\n');
+      // Beyond that the line is bad anyway, and need not be in memory: it grows by one piece more
+      // at most.
       if (line_.size() <= kMaxLineBytes) line_ += piece.substr(0, end);
       if (end == std::string_view::npos) return;
       take();
       piece.remove_prefix(end + 1);
     }
   }
+  // The last line may have no end.
   void finish() {
     if (!line_.empty()) take();
   }
@@ -115,6 +122,7 @@ class Lines {
       }
       const Json json = text::parse_example(line, where);
       for (const auto& [key, value] : json.items()) {
+        // A file whose keys are all different would fill memory and screen.
         if (keys_.size() < 100 || keys_.contains(key)) ++keys_[key];
       }
       if (!form_) form_ = text::form_of(json, where);
@@ -138,10 +146,12 @@ class Lines {
 
 }  // namespace
 
+// Judges lines as training would; what the scan did not reach it does not know.
 void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem::path& path) {
   const auto file = files.open(path);
   Lines lines(path.string());
   const Bytes scanned = scan(*file, [&](std::string_view piece) { lines.feed(piece); });
+  // Where the scan stopped within a line, its rest is not known, and it is not judged.
   if (scanned == file->size()) lines.finish();
   report.json["kind"] = "jsonl";
   report.json["bytes"] = file->size();
@@ -158,7 +168,11 @@ void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem
   for (const auto& [key, count] : lines.keys()) keys.push_back(short_text(key));
   report.line("  keys: {}", fmt::join(keys, ", "));
   for (const std::string& problem : lines.problems()) report.line("  {}", problem);
-  if (lines.bad() == 0) {
+  if (lines.count() == 0) {
+    report.line("{}", scanned < file->size()
+                          ? "Whether Ebb can train on it is not known: its first line goes on"
+                          : "Ebb cannot train on it: it has no lines");
+  } else if (lines.bad() == 0) {
     report.line("Ebb can train on it: --data {}", path.string());
   } else {
     report.line("Ebb cannot train on it as it is: {} lines are wrong; mend or remove them",
@@ -166,6 +180,7 @@ void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem
   }
 }
 
+// From the header: which ids are in it is not looked at.
 void describe_tokens(Report& report, const std::filesystem::path& path) {
   const text::TokenLayout layout = text::read_token_layout(text::SourceFile(path));
   report.json["kind"] = "token file";
@@ -202,6 +217,7 @@ void describe_text(Report& report, io::FileSystem& files, const std::filesystem:
   report.line("Ebb can train on it: --data {}", path.string());
 }
 
+// By suffix, from names and sizes alone: a folder may hold a million files.
 void describe_data_folder(Report& report, io::FileSystem& files,
                           const std::filesystem::path& folder) {
   const text::DocumentPaths documents = text::find_documents({folder});

@@ -15,6 +15,7 @@
 namespace ebb::measure {
 namespace {
 
+// Holds the first line of most JSONL files, and every magic number.
 constexpr Bytes kHeadBytes = 8 * kKiB;
 // Beyond this a file of JSON is taken for one object a line.
 constexpr Bytes kMaxJsonBytes = 100'000'000;
@@ -31,6 +32,7 @@ bool looks_like_safetensors(const std::string& head) {
   return head.size() > 8 && head[8] == '{' && head.substr(5, 3) == std::string(3, '\0');
 }
 
+// `found` is what the file is instead.
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string_view found) {
   throw FormatError(fmt::format(
       "{}: {}. Ebb knows: folders of models, runs, checkpoints and texts; .safetensors files and "
@@ -88,6 +90,7 @@ class RootKeys final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  // An object of a million keys is none that Ebb knows.
   static constexpr std::size_t kMostKeys = 4096;
 
   std::int64_t depth_ = 0;
@@ -100,6 +103,7 @@ RootKeys read_root(const std::string& text) {
   return root;
 }
 
+// From the most particular keys to those that other kinds may have, too: the order counts.
 FileKind identify_object(const RootKeys& root, const std::filesystem::path& path) {
   if (root.has("weight_map")) return FileKind::index;
   if (root.has("model") && root.has("added_tokens")) return FileKind::tokenizer;
@@ -117,6 +121,8 @@ FileKind identify_object(const RootKeys& root, const std::filesystem::path& path
 
 }  // namespace
 
+// Names first where they are unmistakable, then the first bytes; the whole file is read for JSON
+// alone.
 FileKind identify(io::FileSystem& files, const std::filesystem::path& path) {
   const std::string head = read_head(files, path);
   const std::string suffix = path.extension().string();

@@ -12,6 +12,7 @@ namespace ebb {
 namespace measure {
 namespace {
 
+// A model wins over a run, whose last checkpoint is one, and both over data that lies beside.
 void describe_folder(Report& report, io::FileSystem& files, const std::filesystem::path& folder) {
   if (files.exists(folder / "config.json")) return describe_model_folder(report, files, folder);
   if (const auto latest = files::latest_checkpoint(files, folder)) {
@@ -40,6 +41,7 @@ void describe_file(Report& report, io::FileSystem& files, const std::filesystem:
 
 }  // namespace
 
+// in_quotes() cuts what is long and escapes what terminals would obey; only the quotes go.
 std::string short_text(std::string_view text) {
   const std::string quoted = in_quotes(text);
   return quoted.substr(1, quoted.size() - 2);

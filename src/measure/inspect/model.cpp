@@ -19,6 +19,7 @@ namespace {
 // What keeps Ebb from using a model; what comes after it is still told.
 class Obstacles {
  public:
+  // An ebb::Error is an obstacle, told once however many looks meet it; anything else goes on.
   void look(const std::function<void()>& at) {
     try {
       at();
@@ -45,6 +46,7 @@ void add_shapes(Report& report, const model::Config& c) {
   report.json["config"] = model::to_json(c, "bf16");
 }
 
+// What limits have to allow for at least; activations depend on the batch, and a plan says them.
 void add_needs(Report& report, const model::Config& config) {
   const std::int64_t count = model::parameters_of(config).count();
   const auto state = [&](states::StateFormat format) {
@@ -62,6 +64,7 @@ void add_needs(Report& report, const model::Config& config) {
                           {"training_state_bytes_int8", state(int8)}};
 }
 
+// After all looks.
 void add_verdict(Report& report, const Obstacles& obstacles) {
   report.json["usable"] = obstacles.found().empty();
   report.json["obstacles"] = obstacles.found();
@@ -132,6 +135,7 @@ void describe_generation_config(Report& report, io::FileSystem& files,
   }
 }
 
+// Goes on after what it cannot use: people who mend one file want to hear of the others, too.
 void describe_model_folder(Report& report, io::FileSystem& files,
                            const std::filesystem::path& folder) {
   const bool checkpoint = files.exists(folder / files::kManifestName);
@@ -160,7 +164,9 @@ void describe_model_folder(Report& report, io::FileSystem& files,
       add_generation(report, *generation);
     }
   });
+  // Names and shapes can be compared only where the configuration was understood.
   if (known) obstacles.look([&] { files::check_weights(files, source); });
+  // Told last, as it has a line for each tensor: the verdict stands above it.
   Report weights;
   obstacles.look([&] { describe_weights(weights, files, folder); });
   add_verdict(report, obstacles);

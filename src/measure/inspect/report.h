@@ -52,7 +52,7 @@ void describe_checkpoint(Report& report, io::FileSystem& files,
 void describe_training_state(Report& report, io::FileSystem& files,
                              const std::filesystem::path& folder);
 
-// What is known of a machine's speeds.
+// A profile of a machine: its speeds, and where each is from.
 void describe_profile(Report& report, io::FileSystem& files, const std::filesystem::path& path);
 
 void describe_tokens(Report& report, const std::filesystem::path& path);

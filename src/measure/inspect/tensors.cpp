@@ -26,6 +26,7 @@ std::string types_of(const SafetensorsReader& file, Json& json) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+// From the header alone: no tensor is read.
 void add_file(Report& report, const SafetensorsReader& file, Json& list) {
   const std::string name = file.path().filename().string();
   Bytes bytes = 0;
@@ -77,6 +78,7 @@ void describe_index(Report& report, io::FileSystem& files, const std::filesystem
   for (const auto& [tensor, file] : index.files) ++counts[file];
   bool complete = true;
   for (const auto& [file, count] : counts) {
+    // A download that broke off lacks some files; their names are what people need.
     const bool there = files.exists(io::parent_of(path) / file);
     complete &= there;
     report.line("  {}: {} tensors{}", short_text(file), count,

@@ -11,7 +11,9 @@
 namespace ebb::measure {
 namespace {
 
+// Several times the largest tokenizer.json there is; beyond it a file is something else.
 constexpr Bytes kMaxTokenizerBytes = 256 * kMiB;
+// Words, a mark and digits: where tokenizers differ most.
 constexpr std::string_view kSample = "Hello, world! 1234";
 
 // "BPE", "ByteLevel", "Sequence of Split, ByteLevel"; nothing where there is none.
@@ -27,6 +29,7 @@ std::string type_of(const SortedJson& part) {
   return type;
 }
 
+// What the file says, believed in nothing: any field may be missing or of another type.
 void add_file(Report& report, const SortedJson& root, Json& json) {
   const SortedJson none = SortedJson::object();
   const SortedJson& model = root.contains("model") ? root["model"] : none;
@@ -83,6 +86,7 @@ void describe_tokenizer(Report& report, io::FileSystem& files,
   if (!root.is_object()) throw FormatError(path.string() + ": expected a JSON object");
   add_file(report, root, json);
   try {
+    // What the file says is told even where Ebb cannot use it.
     add_use(report, text::load_tokenizer(folder), json);
   } catch (const Error& error) {
     report.line("  Ebb cannot use this tokenizer: {}", error.what());

@@ -10,6 +10,7 @@
 namespace ebb::measure {
 namespace {
 
+// What a real run of this model would count: the sizes below are those that training uses.
 plan::Workload workload_of(engine::Runtime& runtime, const model::Decoder& decoder) {
   kernels::CountingOps ops(runtime.device_model());
   return engine::training_workload(decoder, model::parameters_of(decoder.config()), ops, {});
@@ -83,11 +84,13 @@ BlockWork::BlockWork(engine::Runtime& runtime, device::Stream& stream, const mod
   for (Bytes from = 0; from < at.values_end; from += piece) {
     stream.copy_now(buffer_->data() + from, values.data(), std::min(piece, at.values_end - from));
   }
+  // Zeros are targets that any vocabulary has.
   const Bytes rest = at.bytes - at.values_end;
   const std::vector<std::byte> zeros(to_size(rest));
   stream.copy_now(buffer_->data() + at.values_end, zeros.data(), rest);
 }
 
+// Places are cut anew by each call: the same numbers in the same order give the same addresses.
 kernels::Bound<kernels::ModelOps> BlockWork::ops() {
   const Places at(work_, {buffer_->data(), buffer_->bytes()});
   return library_.ops({&stream_, {at.scratch, to_size(work_.scratch)}});
@@ -100,6 +103,8 @@ plan::Cost BlockWork::cost() const {
   return cost;
 }
 
+// Forward, head and backward of one block, as a step of a model of one block would order them.
+// Backward reads what forward saved: carvers that begin again give the same addresses.
 void BlockWork::run(kernels::ModelOps& ops) {
   const Places at(work_, {buffer_->data(), buffer_->bytes()});
   const plan::Block &block = work_.blocks[1], &last = work_.blocks[2];

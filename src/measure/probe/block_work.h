@@ -16,11 +16,11 @@ class BlockWork {
   BlockWork(engine::Runtime& runtime, device::Stream& stream, const model::Config& config,
             DType type, model::Shape shape);
 
-  // What all of it takes on the device.
+  // Bytes that all of it takes on the device.
   static Bytes bytes(engine::Runtime& runtime, const model::Config& config, DType type,
                      model::Shape shape);
 
-  // Of one run.
+  // What one run costs, by kinds of ops.
   plan::Cost cost() const;
   // The device's, on the stream and with scratch of this.
   kernels::Bound<kernels::ModelOps> ops();

@@ -22,13 +22,15 @@ namespace {
 using exec::DiskSpace;
 using Clock = std::chrono::steady_clock;
 
+// So large that requests keep every queue full, as the transfers of a step do.
 constexpr Bytes kPiece = 32 * kMiB;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// A lane: a thread that goes through its part of the space, piece by piece.
+// A lane of a disk as a plan has it: a thread that goes through its part of the space, piece by
+// piece, in aligned memory of its own. start() and join() alternate.
 class TimedLane {
  public:
   TimedLane(DiskSpace& space, bool writes) : space_(space), writes_(writes) {
@@ -59,6 +61,7 @@ class TimedLane {
   }
 
  private:
+  // What direct transfers ask for on drives with blocks of 4 KiB.
   static constexpr std::align_val_t kAlignment{4096};
   struct Free {
     void operator()(std::byte* memory) const { ::operator delete(memory, kAlignment); }
@@ -71,7 +74,8 @@ class TimedLane {
   std::exception_ptr failure_;
 };
 
-// Bytes a second of as many lanes as a plan has, each over a part of the stretch.
+// Bytes a second of as many lanes as a plan has, each over a part of the stretch. All lanes have
+// ended on return, also where it throws what the first of them threw.
 double rate(List<TimedLane>& lanes, Bytes first, Bytes end) {
   const Bytes count = lanes.count();
   const Bytes each = (end - first) / count / DiskSpace::kGrain * DiskSpace::kGrain;
@@ -93,6 +97,7 @@ double rate(List<TimedLane>& lanes, Bytes first, Bytes end) {
 
 List<TimedLane> lanes_of(DiskSpace& space, bool writes) {
   List<TimedLane> lanes;
+  // Lanes must not move once their threads run.
   lanes.reserve(DiskSpace::kLanes);
   for (int i = 0; i < DiskSpace::kLanes; ++i) lanes.emplace_back(space, writes);
   return lanes;
@@ -110,6 +115,8 @@ DiskRates measure_disk(const std::vector<exec::DiskFolder>& folders,
   List<TimedLane> readers = lanes_of(space, false), writers = lanes_of(space, true);
   const Bytes half = bytes / 2 / kMiB * kMiB;
   DiskRates rates{.queue = std::string(space.queue_name())};
+  // Drives take the first writes into a fast cache. A run writes far more than that holds, so the
+  // first half fills it and is not counted.
   tell("writing to the disk, up to what its cache holds", 0.05);
   rate(writers, 0, half);
   tell("writing to the disk", 0.35);
@@ -143,6 +150,7 @@ DiskRates measure_disk(const std::vector<exec::DiskFolder>& folders,
 
 std::vector<exec::DiskFolder> disks_to_measure(const std::vector<DiskFolder>& asked,
                                                io::FileSystem& files) {
+  // More than the caches of most drives, and written in seconds.
   constexpr Bytes usual = 8 * kGiB;
   std::vector<exec::DiskFolder> folders = engine::find_disks(asked, &files);
   for (std::size_t i = 0; i < folders.size(); ++i) {
@@ -166,6 +174,7 @@ void use_disk_rates(plan::Profile& profile, const DiskRates& rates) {
   constexpr std::string_view measured = "measured";
   profile.read_bytes_per_second = {rates.read, measured};
   profile.write_bytes_per_second = {rates.write, measured};
+  // What both directions do at once, as reading: each at the share of its own speed that it kept.
   plan::add_shared_disk(
       profile,
       {rates.read * (rates.read_beside / rates.read + rates.write_beside / rates.write), measured});

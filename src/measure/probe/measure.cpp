@@ -1,3 +1,5 @@
+// What `ebb probe` measures: each rate that plans are made with, by the kernels, streams and sizes
+// that training has, one part after the other.
 #include "measure/probe/measure.h"
 
 #include <algorithm>
@@ -31,6 +33,7 @@ struct Sizes {
   double settling_seconds = 0;  // before products are timed
 };
 
+// A model of one block; as in most models now, eight query heads share a head of keys and values.
 model::Config block_of(std::int64_t hidden, std::int64_t heads, std::int64_t head_dim,
                        std::int64_t intermediate, std::int64_t vocabulary) {
   return {.hidden = hidden,
@@ -60,16 +63,18 @@ Sizes sizes_for(const std::string& device) {
           .narrow_shape = {.rows = 1, .sequence = 512},
           .pass_seconds = 0.002};
 }
+// So small that its time is that of starting its ops.
 const model::Config kSmallest = block_of(64, 1, 64, 64, 64);
 constexpr model::Shape kSmallestShape = {.rows = 1, .sequence = 16};
 
+// From what starting dominates to what the link does; the largest is the profile's rate.
 constexpr std::array<Bytes, 4> kCopies = {64 * kKiB, kMiB, 8 * kMiB, 64 * kMiB};
 constexpr Bytes kLargestCopy = kCopies.back();
 constexpr std::array kFormats = {StateFormat::exact, StateFormat::bf16, StateFormat::int8};
 
-// Whose states, the smallest format's too, are several times what caches hold: caches of servers
-// hold hundreds of megabytes, and are three times as fast as their memory. Fewer where there is
-// hardly time.
+// So many parameters that their states, in the smallest format too, are several times what caches
+// hold: caches of servers hold hundreds of megabytes, and are three times as fast as their memory.
+// Fewer where there is hardly time.
 std::int64_t parameters_for(double seconds) {
   const auto of_time = [&](double a_second) {
     return static_cast<std::int64_t>(seconds * a_second);
@@ -78,6 +83,8 @@ std::int64_t parameters_for(double seconds) {
   return std::clamp<std::int64_t>(wanted, 1 << 20, std::max<Bytes>(1 << 20, usable_memory() / 128));
 }
 
+// Measures once. Each part makes its own memory and gives it back, so that large parts fit a small
+// device.
 class Measurement {
  public:
   Measurement(engine::Runtime& runtime, double seconds,
@@ -110,7 +117,9 @@ class Measurement {
  private:
   static constexpr double kTimings = 39;  // some parts take several
 
+  // Told at the start of a part: `behind_` counts it already, so that the share is never 0.
   void next(const std::string& now) { tell_(now, ++behind_ / parts_); }
+  // The source is part of a figure: plans say which of their speeds were measured.
   static Figure measured(double value) { return {value, "measured"}; }
   bool on_cpu() const { return profile_.device == "cpu"; }
 
@@ -123,6 +132,8 @@ class Measurement {
     return shape;
   }
 
+  // Each kind of op alone, in a block that skips all others; fp32 is kept as a variant of bf16's
+  // figures.
   void measure_model(DType type) {
     const bool plain = type == DType::bf16;
     using Kind = ChosenOps::Kind;
@@ -169,9 +180,11 @@ class Measurement {
     auto ops = block.ops();
     const double all =
         settled_run(*compute_, length_, sizes_.settling_seconds / 2, [&] { block.run(ops); });
+    // A difference of large numbers: noise in either must not become a rate that no product has.
     return std::clamp(all - others, 0.8 * alone, alone);
   }
 
+  // What an op and what a task cost before they do anything.
   void measure_starts() {
     next("starts of ops and tasks");
     BlockWork block(runtime_, *compute_, kSmallest, DType::bf16, kSmallestShape);
@@ -278,6 +291,7 @@ class Measurement {
     std::fill_n(link.host->data(), link.host->bytes(), std::byte{1});  // pages are there
     return link;
   }
+  // The next place of `bytes` in a ring of `all`; `turn` is kept by the caller.
   static std::byte* next_place(std::byte* start, Bytes& turn, Bytes bytes, Bytes all) {
     const Bytes at = turn;
     turn = turn + 2 * bytes <= all ? turn + bytes : 0;
@@ -336,6 +350,7 @@ class Measurement {
           {{"bytes", bytes}, {"up", up}, {"down", down}, {"both", both[0] + both[1]}});
     }
     next("starts of copies");
+    // Its bytes take no time: what is left is starting a copy, less the hop that every task makes.
     constexpr Bytes least = 256;
     const double whole = fastest_run(*up_, length_, copy_up(link, least));
     profile_.copy_seconds = measured(std::max(1e-8, whole - profile_.task_seconds));

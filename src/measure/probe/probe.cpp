@@ -21,6 +21,7 @@
 namespace ebb {
 namespace {
 
+// Found before the machine is measured: a minute's work must have somewhere to go.
 std::filesystem::path file_of(const ProbeOptions& options, const std::string& device) {
   if (!options.out.empty()) return options.out;
   if (const auto kept = engine::kept_profile_path(device)) return *kept;
@@ -38,6 +39,7 @@ std::string describe(engine::Runtime& runtime) {
       runtime.numerics().at("kernels").dump());
 }
 
+// The measured points behind the profile's few numbers, for people.
 std::string link_table(const Json& tables) {
   std::string text =
       fmt::format("  {:<20}{:>10}{:>10}{:>10}  GB/s\n", "copies of", "up", "down", "both");
@@ -96,6 +98,7 @@ ProbeResult probe(const ProbeOptions& options,
   result.text = fmt::format("{}{}Measured in {}, kept in {}:\n{}{}", describe(runtime), notes,
                             format_seconds(spent()), result.file,
                             plan::explain_speeds(measured.profile), link_table(measured.tables));
+  // Replaced as a whole: a run that starts now reads the old profile or the new one.
   files.make_directories(io::parent_of(file));
   io::write_text_atomically(files, file, result.json);
   progress({.now = "done", .done = 1, .seconds_left = 0});

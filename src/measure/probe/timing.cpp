@@ -17,6 +17,7 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// From the first call to the end of the last run on the stream; starts with an empty stream.
 double seconds_of(device::Stream& stream, int runs, const std::function<void()>& work) {
   const auto start = Clock::now();
   for (int i = 0; i < runs; ++i) stream.submit(work);
@@ -24,9 +25,11 @@ double seconds_of(device::Stream& stream, int runs, const std::function<void()>&
   return since(start);
 }
 
+// So many runs that starting and waiting are lost in the pass.
 int runs_of_a_pass(device::Stream& stream, const PassLength& length,
                    const std::function<void()>& work) {
   seconds_of(stream, 1, work);  // plans, first touches
+  // A work that takes no time at all must end, too.
   constexpr int most = 2000;
   const double one = seconds_of(stream, 1, work);
   return static_cast<int>(std::clamp(std::ceil(length.pass / one), 1.0, double{most}));
@@ -53,6 +56,7 @@ double settled_run(device::Stream& stream, const PassLength& length, double sett
   for (const auto start = Clock::now(); passes.size() < 3 || since(start) < length.all;) {
     passes.push_back(seconds_of(stream, runs, work) / runs);
   }
+  // The median: clocks that rise and fall are part of a long run, a single slow pass is not.
   const auto middle = passes.begin() + static_cast<std::ptrdiff_t>(passes.size() / 2);
   std::nth_element(passes.begin(), middle, passes.end());
   return *middle;
@@ -93,6 +97,7 @@ std::vector<double> rates_together(const std::vector<Loop>& loops, double second
       const auto start = Clock::now();
       int runs = 0;
       try {
+        // One at a time and waited for, so that no queue holds work past the end.
         for (; runs < 2 || !stop; ++runs) seconds_of(loop.stream, 1, loop.work);
       } catch (...) {
         failures[i] = std::current_exception();

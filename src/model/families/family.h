@@ -52,7 +52,7 @@ struct ParameterNames {
 struct Family {
   std::string_view name;          // model_type in config.json
   std::string_view architecture;  // the class in transformers
-  // What all members have, on top of Config's defaults.
+  // Sets the features that all members have, on top of Config's defaults.
   void (*features)(Config&);
   // The family's own fields, after features and shapes; refuses what Ebb cannot compute.
   void (*read)(const Fields&, Config&);
@@ -68,7 +68,7 @@ std::span<const Family* const> families();
 const Family& family(std::string_view name);
 // Null if there is none.
 const Family* find_family(std::string_view name);
-// As a list for messages.
+// The names of all families, as a list for messages.
 std::string family_names();
 
 }  // namespace ebb::model

@@ -59,13 +59,13 @@ class Gradients final : public Rule {
   }
 
  private:
-  // What there is of a block's sum on the device, or of its piece's, before the last micro-batch.
+  // The state of a block's sum on the device, or of its piece's, before the last micro-batch.
   struct DeviceSum {
     ObjectId first = -1;  // the first gradient
     ObjectId sum = -1;    // from the second on, where there are more than two
     ObjectId so_far() const { return sum >= 0 ? sum : first; }
   };
-  // What there is of a chunk's sum in host memory, or below it.
+  // The state of a chunk's sum in host memory, or below it.
   struct HostSum {
     ObjectId sum = -1;   // the first gradient, then the sum, then the gradient of the step
     ObjectId rest = -1;  // the second gradient, then the sum's lower plane, where it has two

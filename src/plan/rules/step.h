@@ -33,7 +33,7 @@ class Step {
   TaskId backward_start = 0;   // of this micro-batch
   TaskId last_pass_start = 0;  // of the last micro-batch's forward
 
-  // What lies where at this point of the issue order; -1 for nothing.
+  // Objects by what they hold, at this point of the issue order; -1 for nothing.
   // By block, where the passes read them: all of it, or the piece at hand where it is not here.
   List<ObjectId> weights;
   List<ObjectId> inputs, saved, saved_mlp, cheap_saved;  // by block, of this micro-batch
@@ -56,14 +56,13 @@ class Step {
   std::string name_of(int b) const;  // of what is at hand
   // The chunks of what is at hand.
   List<int> chunks_at_hand(int b) const;
-  // What the tasks of a block read as its weights.
+  // The object that the tasks of a block read as its weights.
   List<Use> reads_weights(Role role, int b) const;
   Tier tier_of(const Part& part) const { return program[part.object].tier; }
   int chunks() const { return static_cast<int>(program.chunks.size()); }
   // The block whose table the head computes with, and how many pieces it has.
   int table() const;
   int vocabulary_pieces() const;
-  // Of losses of the micro-batches and sums of squares.
   // Whether a layer's attention runs forward twice, and its MLP as far as its backward needs it.
   bool recomputes(int b) const {
     return layer_of(b) >= 0 && layer_of(b) < choices.recompute_blocks;
@@ -87,7 +86,8 @@ class Step {
   Task& on_cpu(Op op, Draw draw, List<Use> uses);
   // At this point of the issue order.
   Task& transfer(Part from, Part to, Traffic traffic = Traffic::bulk);
-  // In time for the first task that uses `to`, as its stream's depth or the room allows.
+  // Adds a fetch that is in time for the first task that uses `to`, as its stream's depth or the
+  // room allows.
   Fetch& fetch(Part from, Part to);
   TaskId next_task() const { return static_cast<TaskId>(program.tasks.size()); }
 

@@ -11,6 +11,8 @@
 namespace ebb::kernels {
 namespace {
 
+// Shapes of training: whole sequences, in bf16, with the usual heads. Decoding and short sequences
+// are for own kernels.
 bool suits_library(DType type, const AttentionShape& shape) {
   const bool heads = shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
   return type == DType::bf16 && heads && shape.queries == shape.keys && shape.keys >= 128 &&
@@ -23,6 +25,7 @@ AttentionShape plain_where_nothing_is_hidden(AttentionShape shape) {
   return shape;
 }
 
+// Whether rows can be read eight elements at a time.
 bool on_vectors(std::initializer_list<ConstView> views) {
   return std::all_of(views.begin(), views.end(), [](const ConstView& view) {
     return cuda_model::can_vectorize(view, view.cols, 8);
@@ -35,6 +38,7 @@ struct Slice {
   std::int64_t kv_head, kv_heads;  // first and count
 };
 
+// The size of equal parts, of `most` at most.
 std::int64_t evenly(std::int64_t count, std::int64_t most) {
   const std::int64_t parts = (count + most - 1) / most;
   return (count + parts - 1) / parts;
@@ -43,6 +47,8 @@ std::int64_t evenly(std::int64_t count, std::int64_t most) {
 template <class Body>
 void for_slices(const AttentionShape& shape, bool backward, const Body& body) {
   const std::int64_t group = shape.heads / shape.kv_heads;
+  // The library's deterministic backward may keep two bytes for each pair of positions: slices
+  // bound that.
   const Bytes head_bytes = 2 * group * shape.queries * shape.keys;
   const std::int64_t heads_that_fit =
       backward ? std::max<std::int64_t>(1, cuda_model::kMostPairBytes / head_bytes)
@@ -58,6 +64,7 @@ void for_slices(const AttentionShape& shape, bool backward, const Body& body) {
   }
 }
 
+// Strides stay those of the whole: a slice is a part of the same tensors.
 FusedProblem problem_of(FusedProblem whole, const Slice& slice) {
   whole.shape.heads = whole.shape.heads / whole.shape.kv_heads * slice.kv_heads;
   whole.shape.kv_heads = slice.kv_heads;
@@ -78,6 +85,7 @@ std::optional<Bytes> largest_workspace(FusedAttention& fused, const FusedProblem
   return most;
 }
 
+// Elements are bf16.
 const void* part(ConstView view, std::int64_t row, std::int64_t column) {
   return static_cast<const std::byte*>(view.data) + (row * view.stride + column) * 2;
 }
@@ -90,6 +98,7 @@ void* part(View view, std::int64_t row, std::int64_t column) {
 Bytes CudaModelLibrary::attention_scratch(DType type, const AttentionShape& asked,
                                           bool backward) const {
   const AttentionShape shape = plain_where_nothing_is_hidden(asked);
+  // Own kernels need a number for each row in the backward.
   Bytes bytes = backward ? shape.batch * shape.heads * shape.queries * 4 : 0;
   if (fused_attention_ && suits_library(type, shape)) {
     // Queries, keys and values beside each other in a row, as a decoder has them.

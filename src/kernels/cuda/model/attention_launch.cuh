@@ -1,4 +1,4 @@
-// What starting the tiled kernels has in common.
+// The common part of starting the tiled kernels.
 #pragma once
 
 #include <string>

@@ -33,7 +33,7 @@ class CudaModelLibrary final : public ModelLibrary, public GemmTuner {
   Bytes search_bytes(const Product& product) const override;
   void search(const Product& product, const ExecutionContext& context) override;
 
-  // For ops.
+  // Parts of the library that its ops use.
   MatmulPlans& products() { return products_; }
   FusedAttention* fused_attention() { return fused_attention_.get(); }
   FusedActivation* fused_activation() { return fused_activation_.get(); }

@@ -37,7 +37,7 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kRounds = 4;  // ids that a thread looks at between two barriers
 constexpr int kWindow = kThreads * kRounds;
 
-// What a row's id has besides that row.
+// Links of a row to the other rows with its id.
 constexpr std::int32_t kEarlier = -2;  // an earlier row: that one's block adds them all
 constexpr std::int32_t kAlone = -1;    // nothing; else the next row with this id
 

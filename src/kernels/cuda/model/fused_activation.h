@@ -26,7 +26,7 @@ class FusedActivation {
 
 // Null where none is built in, or not for this device.
 std::unique_ptr<FusedActivation> create_fused_activation();
-// For the numerics key.
+// The versions that decide its numbers, for the numerics key.
 std::string fused_activation_version();
 
 }  // namespace ebb::kernels

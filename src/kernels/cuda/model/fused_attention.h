@@ -47,7 +47,7 @@ class FusedAttention {
 
 // Null where none is built in.
 std::unique_ptr<FusedAttention> create_fused_attention();
-// For the numerics key.
+// The versions that decide its numbers, for the numerics key.
 std::string fused_attention_version();
 
 }  // namespace ebb::kernels

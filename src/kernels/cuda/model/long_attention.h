@@ -11,7 +11,7 @@
 
 namespace ebb::kernels::cuda_model {
 
-// What the library may keep of pairs of positions.
+// The most bytes that the library may keep for pairs of positions.
 inline constexpr Bytes kMostPairBytes = 1 * kGiB;
 
 // Whether one key head alone would keep more. A window hides most pairs; the library has its own

@@ -216,7 +216,7 @@ void launch_clusters(const Pieces& dlogits, const ConstPieces& logits, const Los
   cuda_model::check(cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                          cudaSharedmemCarveoutMaxShared),
                     "cross_entropy");
-  // As many clusters as run at once: who comes later would find rows that nobody asked for ahead.
+  // As many clusters as run at once: a later one would find rows that no other had fetched ahead.
   cudaLaunchConfig_t all{};
   all.gridDim = cuda_model::grid_size(work.rows * kMostPieces, "cross_entropy");
   all.blockDim = kPieceThreads;

@@ -93,7 +93,7 @@ __global__ void __cluster_dims__(kMostPieces, 1, 1) __launch_bounds__(kPieceThre
       store_tail(to, value, piece);
     }
   }
-  cluster.sync();  // who leaves takes its shared memory along
+  cluster.sync();  // a block that leaves takes its shared memory along
 }
 
 }  // namespace ebb::kernels::cuda_model

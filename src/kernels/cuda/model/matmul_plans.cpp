@@ -219,8 +219,9 @@ double MatmulPlans::seconds(const Trial& trial, const Algorithm& algorithm, int 
 
 // Under load a card's power bounds its clock, and an algorithm that is the fastest in a burst may
 // draw more than it gains: measured, the fastest of bursts made a training step 2% slower. So a
-// burst only tells who may be fast; those few then run long enough for the clock to settle at what
-// each of them draws. The library's own first choice runs before and after them, as clocks drift.
+// burst only tells which may be fast; those few then run long enough for the clock to settle at
+// what each of them draws. The library's own first choice runs before and after them, as clocks
+// drift.
 void MatmulPlans::search(const Product& product, std::byte* workspace, cudaStream_t stream) {
   constexpr int burst = 2, bursts = 3;
   constexpr std::size_t finalists = 5;  // beside the first choice

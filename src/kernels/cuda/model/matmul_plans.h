@@ -36,7 +36,7 @@ class MatmulPlans {
   // No dimension is zero. `workspace` has the bytes given to the constructor and lies on 256.
   bool run(const Product& product, std::byte* workspace, cudaStream_t stream);
 
-  // As GemmTuner has them.
+  // Choices of algorithms as GemmTuner has them.
   void load_choices(const GemmChoices& choices);
   GemmChoices choices() const;
   bool chosen(const Product& product);
@@ -61,7 +61,7 @@ class MatmulPlans {
     bool chosen = false;  // by a search, now or before
   };
 
-  // What is run again and again, and where.
+  // A product that is run again and again, with its plan, workspace and stream.
   struct Trial {
     const Plan& plan;
     const Product& product;
@@ -75,7 +75,8 @@ class MatmulPlans {
   bool fits(const Plan& plan, const Algorithm& algorithm) const;
   cublasStatus_t queue(const Plan& plan, const Algorithm& algorithm, const Product& product,
                        std::byte* workspace, cudaStream_t stream) const;
-  // Of one of so many runs, queued one behind the other; infinite where the library refuses them.
+  // Seconds of one of so many runs, queued one behind the other; infinite where the library refuses
+  // them.
   double seconds(const Trial& trial, const Algorithm& algorithm, int runs) const;
 
   Bytes workspace_bytes_;

@@ -45,6 +45,8 @@ __device__ RunStats measure(const T* from, std::int64_t width, float epsilon, fl
 #pragma unroll
       for (int e = 0; e < N; ++e) sum += value[e];
     }
+    // A pass of its own for the mean, as in the reference: squares of what is not centered would
+    // lose digits.
     stats.mean = Team::sum(sum, parts) / count;
   }
   float squares = 0;
@@ -107,6 +109,7 @@ __global__ void __launch_bounds__(kThreads, 2) norm_rows(Forward<T> in, std::int
   const std::int64_t j = threadIdx.x * N, begin = blockIdx.x * kRows;
   const bool mine = j < in.width;
   const auto count = static_cast<float>(in.width);
+  // Zeros behind the row's end add nothing to its sums.
   cuda_model::Words<T, N> packs[kRows] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {

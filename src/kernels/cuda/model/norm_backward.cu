@@ -119,7 +119,7 @@ __global__ void norm_backward_runs(Backward<T> in) {
   if (in.bias_partials != nullptr) write(in.bias_partials, sums + teams * width);
 }
 
-// What a thread reads of a row.
+// The values of a row that a thread reads.
 template <class T, int N>
 struct RowPacks {
   cuda_model::Words<T, N> slope, value, out;

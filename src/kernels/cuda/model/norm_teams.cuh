@@ -1,6 +1,6 @@
-// Who shares the work on one run of a norm, that is on one group of one row: a block, or a warp
-// where the runs are short. Thread `rank` of a team of `size` has its own columns of every run, and
-// a block has `count` teams.
+// Teams that share the work on one run of a norm, that is on one group of one row: a block, or a
+// warp where the runs are short. Thread `rank` of a team of `size` has its own columns of every
+// run, and a block has `count` teams.
 #pragma once
 
 #include "kernels/cuda/model/elements.cuh"

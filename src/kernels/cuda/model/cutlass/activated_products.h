@@ -20,7 +20,7 @@ struct GateAndUp {
 };
 void queue_activation_gradient(const GateAndUp& x, View h, const Product& dh, cudaStream_t stream);
 
-// Of what makes them.
+// The version of the library that makes them.
 std::string activated_products_version();
 
 }  // namespace ebb::kernels

@@ -6,7 +6,7 @@
 namespace ebb::kernels {
 namespace {
 
-// What the hardware copies tiles of.
+// Whether the hardware can copy tiles of it: bf16, rows and start aligned to 16 bytes.
 bool suits(ConstView view) {
   return view.type == DType::bf16 && view.stride % 8 == 0 &&
          reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0;
@@ -14,7 +14,7 @@ bool suits(ConstView view) {
 
 bool suits_or_absent(ConstView view) { return view.data == nullptr || suits(view); }
 
-// On Hopper.
+// Whether the current device is a Hopper, which the kernels are compiled for.
 bool runs_here() {
   int device = 0, major = 0;
   return cudaGetDevice(&device) == cudaSuccess &&
