@@ -165,8 +165,8 @@ void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem
   }
 }
 
-void describe_tokens(Report& report, const std::filesystem::path& path) {
-  const text::TokenLayout layout = text::read_token_layout(text::SourceFile(path));
+void describe_tokens(Report& report, io::FileSystem& files, const std::filesystem::path& path) {
+  const text::TokenLayout layout = text::read_token_layout(text::SourceFile(files, path));
   report.json["kind"] = "token file";
   report.json["format"] = layout.format;
   report.json["tokens"] = layout.tokens;
@@ -203,7 +203,7 @@ void describe_text(Report& report, io::FileSystem& files, const std::filesystem:
 
 void describe_data_folder(Report& report, io::FileSystem& files,
                           const std::filesystem::path& folder) {
-  const text::DocumentPaths documents = text::find_documents({folder});
+  const text::DocumentPaths documents = text::find_documents(files, {folder});
   struct Sum {
     std::int64_t count = 0;
     Bytes bytes = 0;

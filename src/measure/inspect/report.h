@@ -55,7 +55,7 @@ void describe_training_state(Report& report, io::FileSystem& files,
 // What is known of a machine's speeds.
 void describe_profile(Report& report, io::FileSystem& files, const std::filesystem::path& path);
 
-void describe_tokens(Report& report, const std::filesystem::path& path);
+void describe_tokens(Report& report, io::FileSystem& files, const std::filesystem::path& path);
 void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem::path& path);
 void describe_text(Report& report, io::FileSystem& files, const std::filesystem::path& path);
 void describe_data_folder(Report& report, io::FileSystem& files,

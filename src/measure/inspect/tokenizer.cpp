@@ -83,7 +83,7 @@ void describe_tokenizer(Report& report, io::FileSystem& files,
   if (!root.is_object()) throw FormatError(path.string() + ": expected a JSON object");
   add_file(report, root, json);
   try {
-    add_use(report, text::load_tokenizer(folder), json);
+    add_use(report, text::load_tokenizer(files, folder), json);
   } catch (const Error& error) {
     report.line("  Ebb cannot use this tokenizer: {}", error.what());
     json["obstacle"] = error.what();
