@@ -29,7 +29,8 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
       .prompt_tokens = prompt_tokens,
       .limits = engine::limits_within(on.memory, options.device_memory, options.host_memory)};
   const Bytes host = settings.limits[plan::Tier::host];
-  const files::ModelTokenizer tokenizer = files::find_tokenizer(source, options.tokenizer, host);
+  const files::ModelTokenizer tokenizer =
+      files::find_tokenizer(files, source, options.tokenizer, host);
   // One rendering at a time, as a Generator does; without a template there is none to count.
   settings.extras = engine::text_extras(
       tokenizer, options.chat && tokenizer.parts.chat ? files::rendering_memory(host, 1) : 0);

@@ -32,12 +32,14 @@ struct Subject {
   std::function<std::optional<Bytes>(Bytes host_limit)> tokenizer_bytes;
 };
 
-Subject subject_of(const files::ModelSource& source, const TrainOptions& options) {
-  return {source.config, [&](Bytes host_limit) -> std::optional<Bytes> {
-            const bool has_own = !source.folder.empty() && text::has_tokenizer(source.folder);
-            if (options.tokenizer.empty() && !has_own) return std::nullopt;
-            return files::find_tokenizer(source, options.tokenizer, host_limit).memory_bytes();
-          }};
+Subject subject_of(io::FileSystem& files, const files::ModelSource& source,
+                   const TrainOptions& options) {
+  return {
+      source.config, [&](Bytes host_limit) -> std::optional<Bytes> {
+        const bool has_own = !source.folder.empty() && text::has_tokenizer(files, source.folder);
+        if (options.tokenizer.empty() && !has_own) return std::nullopt;
+        return files::find_tokenizer(files, source, options.tokenizer, host_limit).memory_bytes();
+      }};
 }
 
 // A plan without data counts what is known without it: what reads data ahead is not in it. Without
@@ -118,7 +120,7 @@ Plan describe(const plan::Plan& plan, std::string explanation) {
 Plan make_plan(const TrainOptions& options, const std::string& machine) {
   io::PosixFileSystem files;
   const files::ModelSource source = files::find_model(files, options.model);
-  return plan_of(files, subject_of(source, options), options, machine);
+  return plan_of(files, subject_of(files, source, options), options, machine);
 }
 
 Plan make_plan(const Model& model, const TrainOptions& options, const std::string& machine) {

@@ -27,8 +27,8 @@ files::ModelTokenizer choose_tokenizer(io::FileSystem& files, const TokenizeOpti
         "--tokenizer: give a folder with tokenizer.json, or bytes; or give --model DIR, whose "
         "tokenizer is used then");
   }
-  if (options.model.empty()) return files::load_tokenizer({}, options.tokenizer);
-  return files::find_tokenizer(files::find_model(files, options.model), options.tokenizer);
+  if (options.model.empty()) return files::load_tokenizer(files, {}, options.tokenizer);
+  return files::find_tokenizer(files, files::find_model(files, options.model), options.tokenizer);
 }
 
 // A file of tokens has no place for what carries loss and for where examples begin.
@@ -59,7 +59,7 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
   const files::ModelTokenizer found = choose_tokenizer(files, options);
   const text::Tokenizer& tokenizer = found.tokenizer();
   const text::DataSet data(
-      {options.data.begin(), options.data.end()},
+      files, {options.data.begin(), options.data.end()},
       {.tokenizer = &tokenizer, .vocabulary = tokenizer.vocabulary(), .chat = {}},
       {.passage_bytes = kPassageBytes, .skip_bad = options.on_bad_data == OnBadData::skip});
   refuse_prompts(data);

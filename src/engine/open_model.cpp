@@ -13,7 +13,7 @@ std::shared_ptr<const OpenModel> open_model(io::FileSystem& files, const std::st
                                             int renderers) {
   auto opened = std::make_shared<OpenModel>();
   opened->source = files::find_model(files, model);
-  opened->tokenizer = files::find_tokenizer(opened->source, tokenizer, host_limit);
+  opened->tokenizer = files::find_tokenizer(files, opened->source, tokenizer, host_limit);
   if (opened->tokenizer.parts.chat) {
     const Bytes rendering = files::rendering_memory(host_limit, renderers);
     opened->tokenizer.parts.chat->limit_memory(to_size(rendering));

@@ -114,11 +114,11 @@ text::ChatRenderer chat_renderer(const files::ModelTokenizer& tokenizer) {
   };
 }
 
-TrainingData::TrainingData(const TrainOptions& options, const files::ModelTokenizer& tokenizer,
-                           std::int64_t vocabulary, int threads,
-                           const std::function<void(const std::string&)>& note)
+TrainingData::TrainingData(io::FileSystem& files, const TrainOptions& options,
+                           const files::ModelTokenizer& tokenizer, std::int64_t vocabulary,
+                           int threads, const std::function<void(const std::string&)>& note)
     : options_(options),
-      data_(paths(options.data),
+      data_(files, paths(options.data),
             {.tokenizer = &tokenizer.tokenizer(),
              .vocabulary = static_cast<std::int32_t>(vocabulary),
              .loss_on_all = options.loss == LossOn::all,
@@ -136,7 +136,7 @@ TrainingData::TrainingData(const TrainOptions& options, const files::ModelTokeni
   }
   check_length(data_, rules_.shape, rules_.packing);
   if (!options.eval_data.empty()) {
-    evaluation_.emplace(paths(options.eval_data), data_.encoding(),
+    evaluation_.emplace(files, paths(options.eval_data), data_.encoding(),
                         data_options(options, tokenizer, note));
   }
   // What they refuse is refused before anything else is done.

@@ -26,10 +26,10 @@ text::ChatRenderer chat_renderer(const files::ModelTokenizer& tokenizer);
 
 class TrainingData {
  public:
-  // Looks at all files. Keeps a reference to the tokenizer. `note` is told what was left out, and
-  // how far it is while that takes long.
-  TrainingData(const TrainOptions& options, const files::ModelTokenizer& tokenizer,
-               std::int64_t vocabulary, int threads,
+  // Looks at all files. Keeps references to `files` and to the tokenizer. `note` is told what was
+  // left out, and how far it is while that takes long.
+  TrainingData(io::FileSystem& files, const TrainOptions& options,
+               const files::ModelTokenizer& tokenizer, std::int64_t vocabulary, int threads,
                const std::function<void(const std::string&)>& note);
 
   // The part of the numerics key that is the data's, but for what the files hold.

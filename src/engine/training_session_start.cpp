@@ -34,8 +34,8 @@ TrainingSession::TrainingSession(TrainOptions options, std::shared_ptr<const Ope
       sidecar_files_(files::find_sidecar_files(files_, model_->source, model_->tokenizer.folder,
                                                model_->tokenizer.parts.files)),
       settings_(settings_with_tokenizer()),
-      data_(options_, model_->tokenizer, model_->source.config.vocabulary, runtime_.threads(),
-            note_while_starting()) {
+      data_(files_, options_, model_->tokenizer, model_->source.config.vocabulary,
+            runtime_.threads(), note_while_starting()) {
   settings_.extras.push_back({plan::Tier::host, "data", data_.memory_bytes()});
 }
 

@@ -70,7 +70,7 @@ StepFolders find_step_folders(io::FileSystem& files, const fs::path& root) {
 
 bool is_ours(io::FileSystem& files, const fs::path& folder) {
   const std::optional<StepFolderName> name = try_parse_step_folder(folder);
-  if (!name || fs::is_symlink(fs::symlink_status(folder)) || !files.is_directory(folder)) {
+  if (!name || files.is_link(folder) || !files.is_directory(folder)) {
     return false;
   }
   if (name->suffix == kPartial && (files.exists(folder / kDraftName) || files.list(folder).empty()))

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class Operation { write, sync, rename, other };
+enum class Operation { read, write, sync, rename, other };
 
 struct Order {
   Operation operation;
@@ -70,10 +70,14 @@ class FaultFileSystem::State {
                              : operation == Operation::sync   ? ++counts_.syncs
                              : operation == Operation::rename ? ++counts_.renames
                                                               : 0;
-    for (const Order& order : orders_) {
-      if (order.operation == operation && order.nth == nth) return {order.code, order.half};
-    }
-    return {};
+    return ordered(operation, nth);
+  }
+
+  // The errno value that the read is to fail with; 0 is success. What reads changes nothing, so it
+  // is no operation at which a crash could be told from one at the next.
+  int count_read() {
+    std::lock_guard lock(mutex_);
+    return ordered(Operation::read, ++counts_.reads).code;
   }
 
   // Counts any operation that happens wholly or not at all, and fails it on demand.
@@ -110,6 +114,14 @@ class FaultFileSystem::State {
   }
 
  private:
+  // Needs the lock.
+  Outcome ordered(Operation operation, std::int64_t nth) const {
+    for (const Order& order : orders_) {
+      if (order.operation == operation && order.nth == nth) return {order.code, order.half};
+    }
+    return {};
+  }
+
   mutable std::mutex mutex_;
   Counts counts_;
   std::vector<Order> orders_;
@@ -126,7 +138,12 @@ class FaultFileSystem::FaultFile final : public File {
         state_(std::move(state)),
         node_(node) {}
 
-  void read(Bytes offset, std::span<std::byte> to) override { wrapped_->read(offset, to); }
+  void read(Bytes offset, std::span<std::byte> to) override {
+    if (const int code = state_->count_read(); code != 0) {
+      throw_failure("read", path(), code, Transfer{offset, static_cast<Bytes>(to.size()), 0});
+    }
+    wrapped_->read(offset, to);
+  }
 
   void write(Bytes offset, std::span<const std::byte> from) override {
     const Outcome outcome = state_->count(Operation::write, "write", path());
@@ -151,7 +168,7 @@ class FaultFileSystem::FaultFile final : public File {
     });
   }
 
-  Bytes size() const override { return wrapped_->size(); }
+  FileStamp stamp() const override { return wrapped_->stamp(); }
 
  private:
   std::unique_ptr<File> wrapped_;
@@ -163,6 +180,9 @@ FaultFileSystem::FaultFileSystem(FileSystem& wrapped, const fs::path& watched)
     : wrapped_(wrapped), state_(std::make_shared<State>(wrapped, watched)) {}
 FaultFileSystem::~FaultFileSystem() = default;
 
+void FaultFileSystem::fail_read(std::int64_t nth, int code) {
+  state_->add({Operation::read, nth, code, false});
+}
 void FaultFileSystem::fail_write(std::int64_t nth, int code) {
   state_->add({Operation::write, nth, code, false});
 }
@@ -214,6 +234,8 @@ std::unique_ptr<File> FaultFileSystem::create(const fs::path& path) {
 
 bool FaultFileSystem::exists(const fs::path& path) { return wrapped_.exists(path); }
 bool FaultFileSystem::is_directory(const fs::path& path) { return wrapped_.is_directory(path); }
+bool FaultFileSystem::is_file(const fs::path& path) { return wrapped_.is_file(path); }
+bool FaultFileSystem::is_link(const fs::path& path) { return wrapped_.is_link(path); }
 
 std::vector<fs::path> FaultFileSystem::list(const fs::path& directory) {
   return wrapped_.list(directory);
@@ -235,7 +257,7 @@ void FaultFileSystem::rename(const fs::path& from, const fs::path& to) {
 
 void FaultFileSystem::remove_all(const fs::path& path) {
   // A link is removed, never followed.
-  const bool link = fs::is_symlink(fs::symlink_status(path));
+  const bool link = wrapped_.is_link(path);
   if (!link && !wrapped_.exists(path)) return;
   if (!link && wrapped_.is_directory(path)) {
     for (const fs::path& entry : wrapped_.list(path)) remove_all(entry);

@@ -14,8 +14,9 @@ namespace ebb::io {
 
 // Mutating operations (creating, writing, syncing, making folders, renaming, removing) are counted
 // from 1 since construction; orders refer to these counts. remove_all counts once for every file
-// and folder it removes, so that a crash can fall between two of them. Reading never fails here.
-// The files it opened may outlive it; the wrapped file system must not be destroyed before them.
+// and folder it removes, so that a crash can fall between two of them. Reads
+// are counted by themselves: the crash leaves them, and what a file is can always be asked. The
+// files it opened may outlive it; the wrapped file system must not be destroyed before them.
 class FaultFileSystem final : public FileSystem {
  public:
   struct Counts {
@@ -23,6 +24,7 @@ class FaultFileSystem final : public FileSystem {
     std::int64_t writes = 0;
     std::int64_t syncs = 0;  // of files and of folders
     std::int64_t renames = 0;
+    std::int64_t reads = 0;  // not among the operations
   };
 
   // `watched` is a small folder whose state after a loss of power is wanted; none for none. Only
@@ -30,7 +32,8 @@ class FaultFileSystem final : public FileSystem {
   explicit FaultFileSystem(FileSystem& wrapped, const std::filesystem::path& watched = {});
   ~FaultFileSystem() override;
 
-  // The nth write (sync, rename) throws IoError for the errno value `code` and does nothing.
+  // The nth read (write, sync, rename) throws IoError for the errno value `code` and does nothing.
+  void fail_read(std::int64_t nth, int code = EIO);
   void fail_write(std::int64_t nth, int code = ENOSPC);
   void fail_sync(std::int64_t nth, int code = EIO);
   void fail_rename(std::int64_t nth, int code = EIO);
@@ -55,6 +58,8 @@ class FaultFileSystem final : public FileSystem {
   std::unique_ptr<File> create(const std::filesystem::path& path) override;
   bool exists(const std::filesystem::path& path) override;
   bool is_directory(const std::filesystem::path& path) override;
+  bool is_file(const std::filesystem::path& path) override;
+  bool is_link(const std::filesystem::path& path) override;
   std::vector<std::filesystem::path> list(const std::filesystem::path& directory) override;
   void make_directory(const std::filesystem::path& directory) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -12,6 +13,16 @@
 #include "ebb/units.h"
 
 namespace ebb::io {
+
+// What tells whether a file has been written to: two equal stamps of one file, and it has not, as
+// far as its file system's clock can tell (some count only seconds).
+struct FileStamp {
+  Bytes size = 0;
+  // Of the last change of its content, since 1970.
+  std::int64_t seconds = 0;
+  std::int64_t nanoseconds = 0;
+  bool operator==(const FileStamp&) const = default;
+};
 
 // An open file. Positional: there is no cursor, so several threads may read and write at once;
 // overlapping writes at the same time leave either's bytes. Closing (the destructor) does not
@@ -35,7 +46,9 @@ class File {
   // bytes it could not store.
   virtual void sync() = 0;
 
-  virtual Bytes size() const = 0;
+  // As it is now, also where others write to it.
+  virtual FileStamp stamp() const = 0;
+  Bytes size() const { return stamp().size; }
 
   // As given when the file was opened; a later rename does not change it.
   const std::filesystem::path& path() const { return path_; }

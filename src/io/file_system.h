@@ -28,7 +28,13 @@ class FileSystem {
   // Follows links; false where nothing is.
   virtual bool is_directory(const std::filesystem::path& path) = 0;
 
-  // The entries of a folder as `directory / name`, sorted by name.
+  // A regular file, which open() takes. Follows links; false where nothing is.
+  virtual bool is_file(const std::filesystem::path& path) = 0;
+
+  // Whether the name itself is a symbolic link, wherever that leads; false where nothing is.
+  virtual bool is_link(const std::filesystem::path& path) = 0;
+
+  // The entries of a folder as `directory / name`, sorted by name, byte by byte.
   virtual std::vector<std::filesystem::path> list(const std::filesystem::path& directory) = 0;
 
   // One folder, whose parent exists; one that is there already is as good. Durable after

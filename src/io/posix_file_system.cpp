@@ -112,7 +112,10 @@ class PosixFile final : public File {
     }
   }
 
-  Bytes size() const override { return status_of(descriptor_, path()).st_size; }
+  FileStamp stamp() const override {
+    const struct stat status = status_of(descriptor_, path());
+    return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+  }
 
  private:
   static Transfer transfer(Bytes offset, std::size_t wanted, std::size_t got) {
@@ -155,6 +158,20 @@ bool PosixFileSystem::exists(const fs::path& path) { return try_status_of(path).
 bool PosixFileSystem::is_directory(const fs::path& path) {
   const auto status = try_status_of(path);
   return status && S_ISDIR(status->st_mode);
+}
+
+bool PosixFileSystem::is_file(const fs::path& path) {
+  const auto status = try_status_of(path);
+  return status && S_ISREG(status->st_mode);
+}
+
+bool PosixFileSystem::is_link(const fs::path& path) {
+  std::error_code failure;
+  const fs::file_status status = fs::symlink_status(path, failure);
+  if (failure && status.type() != fs::file_type::not_found) {
+    throw_failure("look up", path, failure.value());
+  }
+  return fs::is_symlink(status);
 }
 
 std::vector<fs::path> PosixFileSystem::list(const fs::path& directory) {

@@ -11,6 +11,8 @@ class PosixFileSystem final : public FileSystem {
   std::unique_ptr<File> create(const std::filesystem::path& path) override;
   bool exists(const std::filesystem::path& path) override;
   bool is_directory(const std::filesystem::path& path) override;
+  bool is_file(const std::filesystem::path& path) override;
+  bool is_link(const std::filesystem::path& path) override;
   std::vector<std::filesystem::path> list(const std::filesystem::path& directory) override;
   void make_directory(const std::filesystem::path& directory) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;

@@ -18,7 +18,7 @@ class StoppableFile final : public File {
     inner_->write(offset, from);
   }
   void sync() override { inner_->sync(); }
-  Bytes size() const override { return inner_->size(); }
+  FileStamp stamp() const override { return inner_->stamp(); }
 
  private:
   std::unique_ptr<File> inner_;
@@ -47,6 +47,14 @@ bool StoppableFileSystem::exists(const std::filesystem::path& path) { return inn
 
 bool StoppableFileSystem::is_directory(const std::filesystem::path& path) {
   return inner_.is_directory(path);
+}
+
+bool StoppableFileSystem::is_file(const std::filesystem::path& path) {
+  return inner_.is_file(path);
+}
+
+bool StoppableFileSystem::is_link(const std::filesystem::path& path) {
+  return inner_.is_link(path);
 }
 
 std::vector<std::filesystem::path> StoppableFileSystem::list(

@@ -9,7 +9,6 @@
 #include "base/sorted_json.h"
 #include "ebb/error.h"
 #include "ebb/units.h"
-#include "io/posix_file_system.h"
 #include "io/text_file.h"
 #include "text/bpe/bpe_tokenizer.h"
 
@@ -70,17 +69,16 @@ std::optional<std::string> default_template(const Json& config) {
 
 }  // namespace
 
-bool has_tokenizer(const fs::path& folder) {
-  return io::PosixFileSystem().exists(folder / kTokenizerFile);
+bool has_tokenizer(io::FileSystem& files, const fs::path& folder) {
+  return files.exists(folder / kTokenizerFile);
 }
 
-TokenizerFolder load_tokenizer(const fs::path& folder) {
-  io::PosixFileSystem files;
+TokenizerFolder load_tokenizer(io::FileSystem& files, const fs::path& folder) {
   TokenizerFolder out;
   for (const char* name : {kTokenizerFile, kConfig, kSpecialTokens, kTemplate}) {
     if (files.exists(folder / name)) out.files.emplace_back(name);
   }
-  if (!has_tokenizer(folder)) {
+  if (!has_tokenizer(files, folder)) {
     throw ConfigError(fmt::format(
         "there is no {} in '{}'; tokenizers in other files (vocab.json, tokenizer.model) are not "
         "read: load and save the tokenizer with transformers, which writes it",

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "io/file_system.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -25,9 +26,10 @@ struct TokenizerFolder {
   std::vector<std::string> files;
 };
 
-bool has_tokenizer(const std::filesystem::path& folder);
+bool has_tokenizer(io::FileSystem& files, const std::filesystem::path& folder);
 
-// Throws FormatError that names the file and what in it is not supported.
-TokenizerFolder load_tokenizer(const std::filesystem::path& folder);
+// Throws FormatError that names the file and what in it is not supported, ConfigError where there
+// is none, IoError where a file cannot be read. Nothing is kept open.
+TokenizerFolder load_tokenizer(io::FileSystem& files, const std::filesystem::path& folder);
 
 }  // namespace ebb::text

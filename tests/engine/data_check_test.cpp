@@ -27,7 +27,7 @@ class DataCheck : public testing::Test {
   }
 
   TrainingData open() const {
-    return TrainingData(options, tokenizer, 300, 1, [](const std::string&) {});
+    return TrainingData(disk, options, tokenizer, 300, 1, [](const std::string&) {});
   }
 
   files::TrainingState recorded() const {
@@ -57,10 +57,11 @@ class DataCheck : public testing::Test {
     return false;
   }
 
+  mutable io::PosixFileSystem disk;
   io::TempFolder folder;
   std::string text;
   TrainOptions options;
-  files::ModelTokenizer tokenizer = files::load_tokenizer({}, "bytes");
+  files::ModelTokenizer tokenizer = files::load_tokenizer(disk, {}, "bytes");
   mutable std::string notes;
   const Note note = [this](const std::string& line) { notes += line + "\n"; };
 };

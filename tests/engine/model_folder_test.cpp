@@ -39,6 +39,8 @@ class CountingFileSystem final : public io::FileSystem {
   bool is_directory(const std::filesystem::path& path) override {
     return files_.is_directory(path);
   }
+  bool is_file(const std::filesystem::path& path) override { return files_.is_file(path); }
+  bool is_link(const std::filesystem::path& path) override { return files_.is_link(path); }
   std::vector<std::filesystem::path> list(const std::filesystem::path& path) override {
     return files_.list(path);
   }
@@ -67,7 +69,7 @@ class CountingFileSystem final : public io::FileSystem {
       file_->write(offset, from);
     }
     void sync() override { file_->sync(); }
-    Bytes size() const override { return file_->size(); }
+    io::FileStamp stamp() const override { return file_->stamp(); }
 
    private:
     std::unique_ptr<io::File> file_;

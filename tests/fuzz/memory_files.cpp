@@ -26,7 +26,7 @@ class MemoryFile final : public io::File {
   }
   void write(Bytes, std::span<const std::byte>) override { refuse_change(); }
   void sync() override { refuse_change(); }
-  Bytes size() const override { return static_cast<Bytes>(text_.size()); }
+  io::FileStamp stamp() const override { return {.size = static_cast<Bytes>(text_.size())}; }
 
  private:
   std::string_view text_;
@@ -58,6 +58,9 @@ bool MemoryFiles::is_directory(const fs::path& path) {
     return in_path == path.end() && in_file != file.first.end();
   });
 }
+
+bool MemoryFiles::is_file(const fs::path& path) { return files_.contains(path); }
+bool MemoryFiles::is_link(const fs::path&) { return false; }
 
 std::vector<fs::path> MemoryFiles::list(const fs::path& directory) {
   std::set<fs::path> entries;

@@ -1,5 +1,6 @@
 #include "io/fault_file_system.h"
 
+#include <array>
 #include <functional>
 #include <map>
 #include <set>
@@ -66,6 +67,21 @@ TEST_F(FaultFileSystemTest, ABadDiskSaysWhatToDo) {
   files.fail_write(1, EIO);
   EXPECT_THAT(error_of([&] { files.create(folder / "a")->write(0, bytes_of("1234")); }),
               AllOf(HasSubstr("Input/output error"), HasSubstr("check the disk")));
+}
+
+TEST_F(FaultFileSystemTest, AReadFailsOnDemand) {
+  write_text_atomically(posix, folder / "a", "12345678");
+  files.fail_read(2);
+  const auto file = files.open(folder / "a");
+  std::array<std::byte, 3> bytes{};
+  file->read(0, bytes);
+  EXPECT_THAT(error_of([&] { file->read(4, bytes); }),
+              AllOf(HasSubstr((folder / "a").string()), HasSubstr("offset 4"),
+                    HasSubstr("wanted 3 bytes, got 0"), HasSubstr("Input/output error")));
+  file->read(4, bytes);
+  EXPECT_EQ(bytes[0], std::byte{'5'});
+  EXPECT_EQ(files.counts().reads, 3);
+  EXPECT_EQ(files.counts().operations, 0);
 }
 
 TEST_F(FaultFileSystemTest, ACutWriteLeavesHalf) {

@@ -54,6 +54,41 @@ class FileSystemContract : public testing::Test {
 using Kinds = testing::Types<Posix, IdleFault>;
 TYPED_TEST_SUITE(FileSystemContract, Kinds);
 
+TYPED_TEST(FileSystemContract, TellsFilesFromFoldersAndLinks) {
+  const auto& folder = this->folder;
+  this->files.create(folder / "file");
+  this->files.make_directory(folder / "folder");
+  std::filesystem::create_symlink("file", folder / "to_file");
+  std::filesystem::create_symlink("folder", folder / "to_folder");
+  std::filesystem::create_symlink("nothing", folder / "to_nothing");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  const auto kinds = [&](const char* name) {
+    const auto path = folder / name;
+    return std::string(this->files.is_file(path) ? "file " : "") +
+           (this->files.is_directory(path) ? "folder " : "") +
+           (this->files.is_link(path) ? "link" : "");
+  };
+  EXPECT_EQ(kinds("file"), "file ");
+  EXPECT_EQ(kinds("folder"), "folder ");
+  EXPECT_EQ(kinds("to_file"), "file link");
+  EXPECT_EQ(kinds("to_folder"), "folder link");
+  EXPECT_EQ(kinds("to_nothing"), "link");
+  EXPECT_EQ(kinds("nothing"), "");
+  EXPECT_EQ(kinds("pipe"), "");
+}
+
+TYPED_TEST(FileSystemContract, AStampTellsWhetherAFileWasWrittenTo) {
+  const auto path = this->folder / "a";
+  const auto file = this->files.create(path);
+  file->write(0, bytes_of("abc"));
+  std::filesystem::last_write_time(path, std::filesystem::file_time_type{});
+  const FileStamp before = file->stamp();
+  EXPECT_EQ(before.size, 3);
+  EXPECT_EQ(this->files.open(path)->stamp(), before);
+  file->write(0, bytes_of("x"));
+  EXPECT_NE(file->stamp(), before);
+}
+
 TYPED_TEST(FileSystemContract, WritesAndReadsAtAnyOffset) {
   const auto file = this->files.create(this->folder / "a");
   file->write(3, bytes_of("def"));

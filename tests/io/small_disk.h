@@ -60,6 +60,8 @@ class SmallDisk final : public FileSystem {
   bool is_directory(const std::filesystem::path& path) override {
     return wrapped_.is_directory(path);
   }
+  bool is_file(const std::filesystem::path& path) override { return wrapped_.is_file(path); }
+  bool is_link(const std::filesystem::path& path) override { return wrapped_.is_link(path); }
   std::vector<std::filesystem::path> list(const std::filesystem::path& directory) override {
     return wrapped_.list(directory);
   }
@@ -85,7 +87,7 @@ class SmallDisk final : public FileSystem {
       disk_.most_used_ = std::max(disk_.most_used_, disk_.used());
     }
     void sync() override { wrapped_->sync(); }
-    Bytes size() const override { return wrapped_->size(); }
+    FileStamp stamp() const override { return wrapped_->stamp(); }
 
    private:
     std::unique_ptr<File> wrapped_;

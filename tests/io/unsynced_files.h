@@ -19,6 +19,8 @@ class UnsyncedFiles final : public FileSystem {
   }
   bool exists(const std::filesystem::path& path) override { return disk_.exists(path); }
   bool is_directory(const std::filesystem::path& path) override { return disk_.is_directory(path); }
+  bool is_file(const std::filesystem::path& path) override { return disk_.is_file(path); }
+  bool is_link(const std::filesystem::path& path) override { return disk_.is_link(path); }
   std::vector<std::filesystem::path> list(const std::filesystem::path& path) override {
     return disk_.list(path);
   }
@@ -40,7 +42,7 @@ class UnsyncedFiles final : public FileSystem {
       file_->write(offset, from);
     }
     void sync() override {}
-    Bytes size() const override { return file_->size(); }
+    FileStamp stamp() const override { return file_->stamp(); }
 
    private:
     std::unique_ptr<File> file_;

@@ -119,7 +119,7 @@ TEST(ChatText, LongConversationsOfTheFamiliesAreAsByTheDefinition) {
     std::filesystem::copy_file(golden / "chat/templates" / (chat + ".jinja"),
                                folder.path() / "chat_template.jinja");
     folder.write("tokenizer_config.json", Json{{"bos_token", bos}, {"eos_token", eos}}.dump());
-    const TokenizerFolder model = load_tokenizer(folder.path());
+    const TokenizerFolder model = load_tokenizer(disk, folder.path());
     const Encoding encoding = with(
         [&](const Json& part, bool answer_next) {
           return model.chat->render(part, model.special_tokens, answer_next);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "io/posix_file_system.h"
 #include "temporary_folder.h"
 #include "text/byte_tokenizer.h"
 #include "text/data/data_set.h"
@@ -37,6 +38,8 @@ class BytesAfterBegin final : public Tokenizer {
 inline const ByteTokenizer kBytes;
 inline const BytesAfterBegin kBytesAfterBegin;
 
+inline io::PosixFileSystem disk;
+
 inline Encoding bytes_encoding() {
   return {.tokenizer = &kBytes, .vocabulary = 300, .loss_on_all = false, .chat = {}};
 }
@@ -44,7 +47,7 @@ inline Encoding bytes_encoding() {
 inline DataSet open_data(const std::vector<std::filesystem::path>& paths,
                          const Encoding& encoding = bytes_encoding(),
                          const DataOptions& options = {}) {
-  return DataSet(paths, encoding, options);
+  return DataSet(disk, paths, encoding, options);
 }
 
 // Tokens as text: end of text is '|', the beginning '^', anything else beyond bytes '?'.

@@ -33,7 +33,7 @@ TEST(LineIndex, FindsEveryLine) {
       text += lines.back();
       if (i + 1 < 300 || seed % 2 == 0) text += '\n';
     }
-    const SourceFile file(folder.write("lines", text));
+    const SourceFile file(disk, folder.write("lines", text));
     Bytes seen = 0;
     Digest digest, expected;
     const LineIndex index(

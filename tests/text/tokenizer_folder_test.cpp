@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "data_cases.h"
 #include "ebb/error.h"
 #include "small_tokenizer.h"
 #include "temporary_folder.h"
@@ -11,10 +12,10 @@ namespace {
 
 TEST(TokenizerFolder, NeedsOnlyTheTokenizer) {
   const TemporaryFolder folder;
-  EXPECT_FALSE(has_tokenizer(folder.path()));
+  EXPECT_FALSE(has_tokenizer(disk, folder.path()));
   folder.write("tokenizer.json", small_tokenizer().dump());
-  EXPECT_TRUE(has_tokenizer(folder.path()));
-  const TokenizerFolder loaded = load_tokenizer(folder.path());
+  EXPECT_TRUE(has_tokenizer(disk, folder.path()));
+  const TokenizerFolder loaded = load_tokenizer(disk, folder.path());
   EXPECT_EQ(loaded.tokenizer->end_of_text(), 6) << "</s> is a name that models use";
   EXPECT_FALSE(loaded.chat);
   EXPECT_TRUE(loaded.special_tokens.empty());
@@ -27,7 +28,7 @@ TEST(TokenizerFolder, TakesSpecialTokensFromBothFiles) {
   folder.write("tokenizer_config.json", R"({"eos_token": "c", "bos_token": {"content": "<s>"},
       "unk_token": null, "add_bos_token": true})");
   folder.write("special_tokens_map.json", R"({"eos_token": "a", "pad_token": "b"})");
-  const TokenizerFolder loaded = load_tokenizer(folder.path());
+  const TokenizerFolder loaded = load_tokenizer(disk, folder.path());
   EXPECT_EQ(loaded.tokenizer->end_of_text(), 2);
   EXPECT_EQ(loaded.special_tokens,
             (std::map<std::string, std::string>{
@@ -44,17 +45,17 @@ TEST(TokenizerFolder, FindsTheChatTemplate) {
   const TemporaryFolder folder;
   folder.write("tokenizer.json", small_tokenizer().dump());
   folder.write("tokenizer_config.json", R"({"chat_template": "one"})");
-  EXPECT_EQ(rendered(load_tokenizer(folder.path())), "one");
+  EXPECT_EQ(rendered(load_tokenizer(disk, folder.path())), "one");
   folder.write("tokenizer_config.json", R"({"chat_template": [
       {"name": "tool_use", "template": "two"}, {"name": "default", "template": "three"}]})");
-  EXPECT_EQ(rendered(load_tokenizer(folder.path())), "three");
+  EXPECT_EQ(rendered(load_tokenizer(disk, folder.path())), "three");
   folder.write("chat_template.jinja", "four");
-  EXPECT_EQ(rendered(load_tokenizer(folder.path())), "four");
+  EXPECT_EQ(rendered(load_tokenizer(disk, folder.path())), "four");
 }
 
 TEST(TokenizerFolder, NamesTheFileThatIsWrong) {
   const TemporaryFolder folder;
-  const auto failure = [&] { load_tokenizer(folder.path()); };
+  const auto failure = [&] { load_tokenizer(disk, folder.path()); };
   expect_says(error_of<ConfigError>(failure), "no tokenizer.json");
   folder.write("tokenizer.json", "{}");
   expect_says(error_of<FormatError>(failure), (folder.path() / "tokenizer.json").string());

@@ -3,7 +3,6 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <system_error>
 
 #include <fmt/format.h>
 
@@ -17,11 +16,10 @@ namespace {
 // to 12 times its bytes with vocabularies of 150,000 tokens, 20 where all tokens are short.
 constexpr Bytes kReadingFactor = 24;
 
-void check_room(const std::filesystem::path& folder, Bytes host_limit) {
+void check_room(io::FileSystem& files, const std::filesystem::path& folder, Bytes host_limit) {
   const std::filesystem::path file = folder / text::kTokenizerFile;
-  std::error_code failure;
-  const auto bytes = static_cast<Bytes>(std::filesystem::file_size(file, failure));
-  if (failure || bytes <= host_limit / kReadingFactor) return;
+  const Bytes bytes = files.open(file)->size();
+  if (bytes <= host_limit / kReadingFactor) return;
   throw OutOfBudget(
       fmt::format("{}: reading its {} takes about {} of host memory, and the limit is {}; give a "
                   "--host-memory "
@@ -43,13 +41,13 @@ Bytes rendering_memory(Bytes host_limit, int renderers) {
   return std::clamp(host_limit / 16 / renderers, kMiB, 16 * kMiB);
 }
 
-ModelTokenizer load_tokenizer(const std::filesystem::path& model_folder, const std::string& given,
-                              Bytes host_limit) {
+ModelTokenizer load_tokenizer(io::FileSystem& files, const std::filesystem::path& model_folder,
+                              const std::string& given, Bytes host_limit) {
   const bool bytes = given == "bytes";
   const std::filesystem::path folder = given.empty() ? model_folder : std::filesystem::path(given);
-  if (!bytes && !folder.empty() && text::has_tokenizer(folder)) {
-    check_room(folder, host_limit);
-    ModelTokenizer found{.parts = text::load_tokenizer(folder), .folder = folder};
+  if (!bytes && !folder.empty() && text::has_tokenizer(files, folder)) {
+    check_room(files, folder, host_limit);
+    ModelTokenizer found{.parts = text::load_tokenizer(files, folder), .folder = folder};
     ::malloc_trim(0);  // the file's values are gone, and should be for the system too
     return found;
   }
@@ -60,7 +58,7 @@ ModelTokenizer load_tokenizer(const std::filesystem::path& model_folder, const s
                     given));
   }
   // A checkpoint without a tokenizer is of a run that had none; of other folders one is missing.
-  const bool ours = model_folder.empty() || std::filesystem::exists(model_folder / "manifest.json");
+  const bool ours = model_folder.empty() || files.exists(model_folder / "manifest.json");
   if (!bytes && !ours) {
     throw ConfigError(fmt::format(
         "{}: there is no tokenizer.json in the model's folder. Give one with --tokenizer FOLDER "
@@ -73,9 +71,9 @@ ModelTokenizer load_tokenizer(const std::filesystem::path& model_folder, const s
   return found;
 }
 
-ModelTokenizer find_tokenizer(const ModelSource& source, const std::string& given,
-                              Bytes host_limit) {
-  ModelTokenizer found = load_tokenizer(source.folder, given, host_limit);
+ModelTokenizer find_tokenizer(io::FileSystem& files, const ModelSource& source,
+                              const std::string& given, Bytes host_limit) {
+  ModelTokenizer found = load_tokenizer(files, source.folder, given, host_limit);
   const std::int64_t ids = found.tokenizer().vocabulary();
   if (ids <= source.config.vocabulary) return found;
   throw ConfigError(fmt::format(

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "files/model/source.h"
+#include "io/file_system.h"
 #include "text/tokenizer_folder.h"
 
 namespace ebb::files {
@@ -28,11 +29,11 @@ Bytes rendering_memory(Bytes host_limit, int renderers);
 // That of the folder `given` (--tokenizer), or bytes where that is the word given; where none is
 // given the one in `model_folder`, and bytes where there is none. Throws FormatError where its
 // files are not supported, OutOfBudget where reading them would take more than `host_limit`.
-ModelTokenizer load_tokenizer(const std::filesystem::path& model_folder, const std::string& given,
-                              Bytes host_limit = kNoHostLimit);
+ModelTokenizer load_tokenizer(io::FileSystem& files, const std::filesystem::path& model_folder,
+                              const std::string& given, Bytes host_limit = kNoHostLimit);
 
 // The same for a model. Throws ConfigError where the tokenizer has ids that it does not know.
-ModelTokenizer find_tokenizer(const ModelSource& source, const std::string& given = {},
-                              Bytes host_limit = kNoHostLimit);
+ModelTokenizer find_tokenizer(io::FileSystem& files, const ModelSource& source,
+                              const std::string& given = {}, Bytes host_limit = kNoHostLimit);
 
 }  // namespace ebb::files

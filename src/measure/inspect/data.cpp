@@ -181,8 +181,8 @@ void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem
 }
 
 // From the header: which ids are in it is not looked at.
-void describe_tokens(Report& report, const std::filesystem::path& path) {
-  const text::TokenLayout layout = text::read_token_layout(text::SourceFile(path));
+void describe_tokens(Report& report, io::FileSystem& files, const std::filesystem::path& path) {
+  const text::TokenLayout layout = text::read_token_layout(text::SourceFile(files, path));
   report.json["kind"] = "token file";
   report.json["format"] = layout.format;
   report.json["tokens"] = layout.tokens;
@@ -220,7 +220,7 @@ void describe_text(Report& report, io::FileSystem& files, const std::filesystem:
 // By suffix, from names and sizes alone: a folder may hold a million files.
 void describe_data_folder(Report& report, io::FileSystem& files,
                           const std::filesystem::path& folder) {
-  const text::DocumentPaths documents = text::find_documents({folder});
+  const text::DocumentPaths documents = text::find_documents(files, {folder});
   struct Sum {
     std::int64_t count = 0;
     Bytes bytes = 0;

@@ -18,7 +18,7 @@ void describe_folder(Report& report, io::FileSystem& files, const std::filesyste
   if (const auto latest = files::latest_checkpoint(files, folder)) {
     return describe_model_folder(report, files, *latest);
   }
-  if (text::has_tokenizer(folder)) return describe_tokenizer(report, files, folder);
+  if (text::has_tokenizer(files, folder)) return describe_tokenizer(report, files, folder);
   describe_data_folder(report, files, folder);
 }
 
@@ -33,7 +33,7 @@ void describe_file(Report& report, io::FileSystem& files, const std::filesystem:
     case FileKind::manifest: return describe_checkpoint(report, files, folder);
     case FileKind::training_state: return describe_training_state(report, files, folder);
     case FileKind::profile: return describe_profile(report, files, path);
-    case FileKind::tokens: return describe_tokens(report, path);
+    case FileKind::tokens: return describe_tokens(report, files, path);
     case FileKind::jsonl: return describe_jsonl(report, files, path);
     case FileKind::text: return describe_text(report, files, path);
   }

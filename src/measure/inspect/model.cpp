@@ -152,9 +152,9 @@ void describe_model_folder(Report& report, io::FileSystem& files,
   });
   const bool known = obstacles.found().empty();
   if (!known) add_unknown(report, source.stored_config);
-  if (text::has_tokenizer(folder)) {
+  if (text::has_tokenizer(files, folder)) {
     obstacles.look([&] { describe_tokenizer(report, files, folder); });
-    if (known) obstacles.look([&] { files::find_tokenizer(source); });
+    if (known) obstacles.look([&] { files::find_tokenizer(files, source); });
   } else {
     report.line("Tokenizer: none in the folder; texts are bytes unless --tokenizer says otherwise");
     report.json["tokenizer"] = nullptr;

@@ -55,7 +55,7 @@ void describe_training_state(Report& report, io::FileSystem& files,
 // A profile of a machine: its speeds, and where each is from.
 void describe_profile(Report& report, io::FileSystem& files, const std::filesystem::path& path);
 
-void describe_tokens(Report& report, const std::filesystem::path& path);
+void describe_tokens(Report& report, io::FileSystem& files, const std::filesystem::path& path);
 void describe_jsonl(Report& report, io::FileSystem& files, const std::filesystem::path& path);
 void describe_text(Report& report, io::FileSystem& files, const std::filesystem::path& path);
 void describe_data_folder(Report& report, io::FileSystem& files,

@@ -87,7 +87,7 @@ void describe_tokenizer(Report& report, io::FileSystem& files,
   add_file(report, root, json);
   try {
     // What the file says is told even where Ebb cannot use it.
-    add_use(report, text::load_tokenizer(folder), json);
+    add_use(report, text::load_tokenizer(files, folder), json);
   } catch (const Error& error) {
     report.line("  Ebb cannot use this tokenizer: {}", error.what());
     json["obstacle"] = error.what();

@@ -8,6 +8,7 @@
 
 #include "base/heap_bytes.h"
 #include "base/in_quotes.h"
+#include "base/to_size.h"
 #include "text/bpe/utf8.h"
 
 namespace ebb::text::bpe {
@@ -122,7 +123,7 @@ std::optional<TokenFinder::Match> TokenFinder::next(std::string_view text, std::
       if (found == children.end() || found->first != byte) break;
       node = found->second;
       if (nodes_[node].token >= 0) {
-        longest = Match{begin, at + 1, static_cast<std::size_t>(nodes_[node].token)};
+        longest = Match{begin, at + 1, to_size(nodes_[node].token)};
       }
     }
     if (longest) return longest;

@@ -110,8 +110,8 @@ Bytes BpeTokenizer::encoding_bytes() const {
 void BpeTokenizer::read_tokens(const JsonPart& file) {
   std::int32_t largest = 0;
   for (const auto& [token, id] : model_.vocabulary()) largest = std::max(largest, id);
-  tokens_.resize(static_cast<std::size_t>(largest) + 1);
-  for (const auto& [token, id] : model_.vocabulary()) tokens_[static_cast<std::size_t>(id)] = token;
+  tokens_.resize(largest + 1);
+  for (const auto& [token, id] : model_.vocabulary()) tokens_[id] = token;
 
   // The library gives an added token that is not in the vocabulary the next free id, whatever the
   // file says. Files where that differs were not written by it, and mean something else.
@@ -127,10 +127,10 @@ void BpeTokenizer::read_tokens(const JsonPart& file) {
                               known ? "the vocabulary gives it" : "the next free id is", expected));
     }
     next = std::max(next, expected + 1);
-    if (static_cast<std::size_t>(token.id) >= tokens_.size()) {
-      tokens_.resize(static_cast<std::size_t>(token.id) + 1);
+    if (token.id >= tokens_.count()) {
+      tokens_.resize(std::int64_t{token.id} + 1);
     }
-    tokens_[static_cast<std::size_t>(token.id)] = token.sought;
+    tokens_[token.id] = token.sought;
   }
 }
 
@@ -211,7 +211,7 @@ std::string BpeTokenizer::decode(std::span<const std::int32_t> ids, bool at_star
                       "{}; use the tokenizer the model was trained with",
                       id, vocabulary() - 1));
     }
-    if (tokens_[static_cast<std::size_t>(id)].empty()) continue;
+    if (tokens_[id].empty()) continue;
     decoder_->decode(id, at_start, text);
     at_start = false;
   }

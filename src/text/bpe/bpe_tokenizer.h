@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/list.h"
 #include "text/bpe/added_tokens.h"
 #include "text/bpe/decoder.h"
 #include "text/bpe/frame.h"
@@ -74,7 +75,7 @@ class BpeTokenizer final : public Tokenizer {
   AddedTokens added_;
   PreTokenizer pre_tokenizer_;
   Model model_;
-  std::vector<std::string> tokens_;  // spelled, by id; empty where an id has none
+  List<std::string> tokens_;  // spelled, by id; empty where an id has none
   std::optional<Decoder> decoder_;
   Frame frame_;
   std::int32_t end_of_text_ = 0;

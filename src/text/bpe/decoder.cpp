@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "base/in_quotes.h"
+#include "base/to_size.h"
 #include "text/bpe/byte_alphabet.h"
 #include "text/bpe/pattern.h"
 #include "text/bpe/utf8.h"
@@ -202,7 +203,7 @@ Decoder::Decoder(const JsonPart& tokenizer, const std::vector<std::string>& toke
 }
 
 void Decoder::decode(std::int32_t id, bool at_start, std::string& out) const {
-  out += (at_start ? at_start_ : anywhere_)[static_cast<std::size_t>(id)];
+  out += (at_start ? at_start_ : anywhere_)[to_size(id)];
 }
 
 }  // namespace ebb::text::bpe

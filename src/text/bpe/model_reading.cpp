@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/in_quotes.h"
+#include "base/list.h"
 #include "ebb/error.h"
 #include "text/bpe/byte_alphabet.h"
 #include "text/bpe/model.h"
@@ -65,7 +66,7 @@ Model::Model(const JsonPart& tokenizer, bool bytes) : bytes_(bytes) {
 void Model::read_vocabulary(const JsonPart& part) {
   if (!part.json().is_object() || part.json().empty()) part.refuse("expected tokens and their ids");
   // Tables are as long as the largest id, so a file must not ask for more than it has tokens for.
-  std::vector<bool> taken(4 * part.json().size() + 65536);
+  List<bool> taken(4 * part.json().size() + 65536);
   vocabulary_.reserve(part.json().size());
   for (const auto& [token, value] : part.json().items()) {
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= taken.size()) {
@@ -76,10 +77,10 @@ void Model::read_vocabulary(const JsonPart& part) {
                       part.json().size(), taken.size() - 1));
     }
     const auto id = value.get<std::int32_t>();
-    if (taken[static_cast<std::size_t>(id)]) {
+    if (taken[id]) {
       part.refuse(fmt::format("the token {} has the id {} of another token", in_quotes(token), id));
     }
-    taken[static_cast<std::size_t>(id)] = true;
+    taken[id] = true;
     vocabulary_.emplace(token, id);
   }
 }

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "base/in_quotes.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "text/bpe/pattern_dialect.h"
 #include "text/bpe/utf8.h"
@@ -215,7 +216,7 @@ bool Matches::next_literal(std::size_t from, TextRange& match) const {
   const void* found =
       memmem(text_.data() + from, text_.size() - from, literal.data(), literal.size());
   if (found == nullptr) return false;
-  match.begin = static_cast<std::size_t>(static_cast<const char*>(found) - text_.data());
+  match.begin = to_size(static_cast<const char*>(found) - text_.data());
   match.end = match.begin + literal.size();
   return true;
 }

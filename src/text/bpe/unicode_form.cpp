@@ -7,6 +7,7 @@
 #include <new>
 #include <vector>
 
+#include "base/to_size.h"
 #include "text/bpe/utf8.h"
 
 namespace ebb::text::bpe {
@@ -63,7 +64,7 @@ void append_normalized(std::string_view run, UnicodeForm form, std::string& out)
         static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   }
   for (utf8proc_ssize_t i = 0; i < count; ++i) {
-    append_character(static_cast<char32_t>(characters[static_cast<std::size_t>(i)]), out);
+    append_character(static_cast<char32_t>(characters[to_size(i)]), out);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/to_size.h"
 #include "text/chat/budget.h"
 #include "text/chat/operators.h"
 
@@ -89,7 +90,7 @@ Value compute_floats(Arithmetic operation, double left, double right) {
 }
 
 Value repeat(const Value& value, std::int64_t times, Budget& budget) {
-  const auto count = static_cast<std::size_t>(std::max<std::int64_t>(times, 0));
+  const auto count = to_size(std::max<std::int64_t>(times, 0));
   if (const auto* text = value.if_string()) {
     if (text->empty()) return value;
     const bool countable = count <= std::numeric_limits<std::size_t>::max() / text->size();

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace ebb::text::jinja {
 
 Bound::Bound(std::string_view function, const Arguments& arguments,
@@ -18,7 +20,7 @@ Bound::Bound(std::string_view function, const Arguments& arguments,
     const auto* found = std::find(parameters.begin(), parameters.end(), name);
     if (found == parameters.end())
       throw Failure(fmt::format("'{}' takes no argument '{}'", function, name));
-    const Value*& slot = values_[static_cast<std::size_t>(found - parameters.begin())];
+    const Value*& slot = values_[to_size(found - parameters.begin())];
     if (slot) throw Failure(fmt::format("'{}' is given its argument '{}' twice", function, name));
     slot = &value;
   }

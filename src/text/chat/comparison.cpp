@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/to_size.h"
 #include "text/chat/budget.h"
 #include "text/chat/operators.h"
 
@@ -61,7 +62,7 @@ std::size_t find_text(std::string_view text, std::string_view wanted, std::size_
   if (from > text.size()) return std::string_view::npos;
   const void* found = memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
   if (!found) return std::string_view::npos;
-  return static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+  return to_size(static_cast<const char*>(found) - text.data());
 }
 
 bool equals(const Value& left, const Value& right, Budget& budget) {

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "base/to_size.h"
 #include "text/chat/budget.h"
 #include "text/chat/filters.h"
 #include "text/chat/methods.h"
@@ -119,8 +120,7 @@ NameId ExpressionParser::id_of(std::string_view name) {
 ExpressionPtr ExpressionParser::printed() {
   const std::size_t before = safe_lines_.size();
   ExpressionPtr parsed = tuple();
-  if (before + static_cast<std::size_t>(safe_filters(*parsed)) == safe_lines_.size())
-    safe_lines_.resize(before);
+  if (before + to_size(safe_filters(*parsed)) == safe_lines_.size()) safe_lines_.resize(before);
   return parsed;
 }
 
@@ -467,7 +467,7 @@ void ExpressionParser::check_inner_names(std::string_view filter, const CallArgu
     if (const auto* name = text_at(0); name && !find_filter(*name))
       fail_at(line, fmt::format("filter '{}' is not supported", *name));
   if (const int index = test_name_argument(filter); index >= 0)
-    if (const auto* name = text_at(static_cast<std::size_t>(index)); name && !find_test(*name))
+    if (const auto* name = text_at(to_size(index)); name && !find_test(*name))
       fail_at(line, fmt::format("test '{}' is not supported", *name));
 }
 

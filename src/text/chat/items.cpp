@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/in_quotes.h"
+#include "base/to_size.h"
 #include "text/chat/budget.h"
 #include "text/chat/methods.h"
 #include "text/chat/operators.h"
@@ -54,7 +55,7 @@ std::optional<Value> item_at(const Value& value, const Value& index, Budget& bud
     const auto count = static_cast<std::int64_t>(count_characters(*text));
     const std::int64_t place = *at < 0 ? *at + count : *at;
     if (place < 0 || place >= count) return std::nullopt;
-    const std::size_t begin = byte_of_character(*text, static_cast<std::size_t>(place));
+    const std::size_t begin = byte_of_character(*text, to_size(place));
     std::size_t end = begin;
     next_character(*text, end);
     return Value(text->substr(begin, end - begin));
@@ -66,7 +67,7 @@ std::optional<Value> item_at(const Value& value, const Value& index, Budget& bud
   const auto count = static_cast<std::int64_t>(list->items.size());
   const std::int64_t place = *at < 0 ? *at + count : *at;
   if (place < 0 || place >= count) return std::nullopt;
-  return list->items[static_cast<std::size_t>(place)];
+  return list->items[to_size(place)];
 }
 
 std::optional<std::int64_t> bound_of_slice(const Value& value) {
@@ -99,14 +100,14 @@ Walk walk_of(const SliceBounds& bounds, std::int64_t count) {
   const std::int64_t stop = place(bounds.stop, step < 0 ? lowest : highest);
   const std::int64_t span = step < 0 ? start - stop : stop - start;
   const std::int64_t width = step < 0 ? -step : step;
-  return {start, step, span <= 0 ? 0 : static_cast<std::size_t>((span + width - 1) / width)};
+  return {start, step, span <= 0 ? 0 : to_size((span + width - 1) / width)};
 }
 
 std::string slice_text(const std::string& text, const SliceBounds& bounds, Budget& budget) {
   budget.spend_bytes(text.size());
   const std::size_t characters = count_characters(text);
   const Walk walk = walk_of(bounds, static_cast<std::int64_t>(characters));
-  const auto first = static_cast<std::size_t>(walk.start);
+  const auto first = to_size(walk.start);
   if (walk.count == 0) return {};
   if (walk.step == 1) {
     const std::size_t begin = byte_of_character(text, first);
@@ -119,7 +120,7 @@ std::string slice_text(const std::string& text, const SliceBounds& bounds, Budge
   std::string out;
   std::int64_t place = walk.start;
   for (std::size_t i = 0; i < walk.count; ++i, place += walk.step)
-    append_character(decoded[static_cast<std::size_t>(place)], out);
+    append_character(decoded[to_size(place)], out);
   return out;
 }
 
@@ -221,7 +222,7 @@ Value slice(const Value& value, const SliceBounds& bounds, Budget& budget) {
   items.reserve(walk.count);
   std::int64_t place = walk.start;
   for (std::size_t i = 0; i < walk.count; ++i, place += walk.step)
-    items.push_back(list->items[static_cast<std::size_t>(place)]);
+    items.push_back(list->items[to_size(place)]);
   return list->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/in_quotes.h"
+#include "base/to_size.h"
 
 namespace ebb::text::jinja {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 // loop.cycle(a, b, c): the one whose turn it is.
 class Cycle : public Object {
  public:
-  explicit Cycle(std::int64_t index) : index_(static_cast<std::size_t>(index)) {}
+  explicit Cycle(std::int64_t index) : index_(to_size(index)) {}
   std::string_view type_name() const override { return "method"; }
   Value call(const Arguments& arguments, Budget&) override {
     if (arguments.positional.empty() || !arguments.named.empty())
@@ -38,7 +39,7 @@ Value Evaluator::Macro::call(const Arguments& arguments, Budget&) {
     const auto found =
         std::find_if(parameters.begin(), parameters.end(),
                      [&name = name](const auto& parameter) { return parameter.first == name; });
-    const auto index = static_cast<std::size_t>(found - parameters.begin());
+    const auto index = to_size(found - parameters.begin());
     if (index == parameters.size() || index < arguments.positional.size())
       throw Failure(fmt::format("macro '{}' takes no argument '{}' here", definition_.title, name));
   }
@@ -100,10 +101,10 @@ std::optional<Value> Evaluator::Loop::advance() {
 std::int64_t Evaluator::Loop::length() {
   if (!has_length_) {
     // Those before, the current one, and all that the condition lets pass.
-    Items all(static_cast<std::size_t>(index_ + 1));
+    Items all(to_size(index_ + 1));
     peek();
     for (auto item = after_; item; item = take()) all.push_back(*item);
-    at_ = static_cast<std::size_t>(index_ + 1) + (after_ ? 1 : 0);
+    at_ = to_size(index_ + 1) + (after_ ? 1 : 0);
     items_ = Value::list(std::move(all)).if_list();
     has_length_ = true;
   }

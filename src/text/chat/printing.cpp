@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/to_size.h"
 #include "text/chat/budget.h"
 #include "text/chat/unicode.h"
 
@@ -62,7 +63,7 @@ void append_float(double number, std::string& out) {
   char digits[32];
   const auto end =
       std::to_chars(digits, digits + sizeof digits, number, std::chars_format::scientific);
-  const std::string_view shortest(digits, static_cast<std::size_t>(end.ptr - digits));
+  const std::string_view shortest(digits, to_size(end.ptr - digits));
   std::size_t sign = shortest.find('e') + 1;
   if (shortest[sign] == '+') ++sign;  // which from_chars does not take
   int exponent = 0;
@@ -73,7 +74,7 @@ void append_float(double number, std::string& out) {
   }
   const auto fixed =
       std::to_chars(digits, digits + sizeof digits, number, std::chars_format::fixed);
-  const std::string_view plain(digits, static_cast<std::size_t>(fixed.ptr - digits));
+  const std::string_view plain(digits, to_size(fixed.ptr - digits));
   out += plain;
   if (plain.find('.') == std::string_view::npos) out += ".0";
 }

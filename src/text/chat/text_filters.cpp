@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "text/chat/budget.h"
 #include "text/chat/filters.h"
 #include "text/chat/methods.h"
@@ -76,8 +77,8 @@ Value indent(const Value& self, const Arguments& arguments, Budget& budget) {
     indention = *bound[0]->if_string();
   } else {
     const std::int64_t width = std::max<std::int64_t>(bound.whole(0, 4), 0);
-    budget.spend_text(static_cast<std::size_t>(width));
-    indention.assign(static_cast<std::size_t>(width), ' ');
+    budget.spend_text(to_size(width));
+    indention.assign(to_size(width), ' ');
   }
   // With a line end behind it, so that an empty text has one line and a last empty one counts.
   const std::string text = *self.if_string() + "\n";
@@ -106,8 +107,8 @@ Value tojson(const Value& self, const Arguments& arguments, Budget& budget) {
       indention = *text;
     } else {
       const std::int64_t width = std::max<std::int64_t>(bound.whole(1, 0), 0);
-      budget.spend_text(static_cast<std::size_t>(width));
-      indention.assign(static_cast<std::size_t>(width), ' ');
+      budget.spend_text(to_size(width));
+      indention.assign(to_size(width), ' ');
     }
     style.indent = &indention;
     style.item_separator = ",";

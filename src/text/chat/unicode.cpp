@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/to_size.h"
+
 namespace ebb::text::jinja {
 namespace {
 
@@ -27,8 +29,7 @@ bool is_among(char32_t wanted, const std::string* characters) {
 }  // namespace
 
 std::size_t count_characters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char byte) { return !is_tail(byte); }));
+  return to_size(std::count_if(text.begin(), text.end(), [](char byte) { return !is_tail(byte); }));
 }
 
 std::size_t byte_of_character(std::string_view text, std::size_t index) {

@@ -60,14 +60,14 @@ std::string list(const std::vector<fs::path>& paths) {
 
 }  // namespace
 
-DataSet::DataSet(const std::vector<fs::path>& files_or_folders, Encoding encoding,
-                 const DataOptions& options)
+DataSet::DataSet(io::FileSystem& files, const std::vector<fs::path>& files_or_folders,
+                 Encoding encoding, const DataOptions& options)
     : encoding_(std::move(encoding)), skip_bad_(options.skip_bad) {
-  DocumentPaths paths = find_documents(files_or_folders, options.not_data);
+  DocumentPaths paths = find_documents(files, files_or_folders, options.not_data);
   skipped_ = std::move(paths.skipped);
 
   for (const DocumentPath& found : paths.found) {
-    SourceFile source(found.path);
+    SourceFile source(files, found.path);
     const Bytes bytes = source.size();
     std::unique_ptr<ItemFile> file = open(std::move(source), found.given, options);
     if (!file) continue;

@@ -42,9 +42,10 @@ class DataSet {
   // find_documents() says which files and in what order. A file is JSONL by its name, a file of
   // tokens by its first bytes, and text otherwise. Empty files are skipped; so are files with NUL
   // bytes in their first 8 KiB, which are neither, unless given by name: that is a FormatError.
-  // Throws ConfigError where nothing is left, and what ItemFile throws.
-  DataSet(const std::vector<std::filesystem::path>& files_or_folders, Encoding encoding,
-          const DataOptions& options);
+  // Throws ConfigError where nothing is left, and what ItemFile throws. Keeps a reference to
+  // `files`.
+  DataSet(io::FileSystem& files, const std::vector<std::filesystem::path>& files_or_folders,
+          Encoding encoding, const DataOptions& options);
 
   std::int64_t items() const { return items_; }
   // Throws FormatError for an item that cannot be used; where those are skipped, it has no tokens

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "io/file_system.h"
+
 namespace ebb::text {
 
 struct DocumentPath {
@@ -31,7 +33,7 @@ struct DocumentPaths {
 // ConfigError for a path that does not exist or is neither file nor folder, IoError for a folder
 // that cannot be read. `not_data` are files and folders that are listed as skipped where a folder
 // holds them: what a run writes is not what it learns from. They need not exist.
-DocumentPaths find_documents(const std::vector<std::filesystem::path>& paths,
+DocumentPaths find_documents(io::FileSystem& files, const std::vector<std::filesystem::path>& paths,
                              const std::vector<std::filesystem::path>& not_data = {});
 
 }  // namespace ebb::text

@@ -7,6 +7,8 @@
 #include <stop_token>
 #include <string_view>
 
+#include "base/to_size.h"
+
 namespace ebb::text {
 namespace {
 
@@ -30,7 +32,7 @@ FileDigests::FileDigests(const DataSet& data)
     if (record.digest.empty()) total_ += record.bytes;
   }
   if (total_ == 0) return;
-  buffer_.resize(static_cast<std::size_t>(std::min(kPieceBytes, total_)));
+  buffer_.resize(std::min(kPieceBytes, total_));
   thread_ = std::jthread([this](const std::stop_token& stop) {
     // Of this thread alone, which 0 means here: a tenth of what those get that compute. That it may
     // not be lowered is no reason not to read.
@@ -51,8 +53,8 @@ void FileDigests::advance() {
   const SourceFile& source = data_.source(file_);
   bool ended = true;
   try {
-    const std::span<std::byte> piece(
-        buffer_.data(), static_cast<std::size_t>(std::min(kPieceBytes, source.size() - at_)));
+    const std::span<std::byte> piece(buffer_.data(),
+                                     to_size(std::min(kPieceBytes, source.size() - at_)));
     source.read(at_, piece);
     digest_.add(piece);
     at_ += static_cast<Bytes>(piece.size());

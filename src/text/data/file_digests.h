@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/digest.h"
+#include "base/list.h"
 #include "text/data/data_set.h"
 
 namespace ebb::text {
@@ -57,7 +58,7 @@ class FileDigests {
   std::size_t file_ = 0;  // that is being read, from its byte at_ on
   Bytes at_ = 0;
   Digest digest_;  // of what is before that
-  std::vector<std::byte> buffer_;
+  List<std::byte> buffer_;
   std::jthread thread_;  // the last member: joined before the rest is gone
 };
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 
 namespace ebb::text {
@@ -14,7 +15,7 @@ namespace {
 constexpr Bytes kBlocksAtOnce = 32;
 
 const char* find_line_feed(const char* begin, const char* end) {
-  return static_cast<const char*>(std::memchr(begin, '\n', static_cast<std::size_t>(end - begin)));
+  return static_cast<const char*>(std::memchr(begin, '\n', to_size(end - begin)));
 }
 
 [[noreturn]] void throw_long_line(const SourceFile& file, std::int64_t line) {
@@ -49,11 +50,10 @@ LineIndex::LineIndex(const SourceFile& file, Bytes begin, BadLines bad,
     line_begin = end + 1;
     ++lines_;
   };
-  std::vector<char> buffer(
-      static_cast<std::size_t>(std::min(kBlocksAtOnce * kBlock, file.size() - begin)));
+  List<char> buffer(std::min(kBlocksAtOnce * kBlock, file.size() - begin));
   for (Bytes at = begin; at < file.size(); at += kBlocksAtOnce * kBlock) {
     const Bytes bytes = std::min(kBlocksAtOnce * kBlock, file.size() - at);
-    const std::span<char> piece(buffer.data(), static_cast<std::size_t>(bytes));
+    const std::span<char> piece(buffer.data(), to_size(bytes));
     file.read(at, std::as_writable_bytes(piece));
     digest.add(std::as_bytes(piece));
     for (Bytes block = 0; block < bytes; block += kBlock) {
@@ -79,13 +79,13 @@ std::string LineIndex::read(const SourceFile& file, std::int64_t line) const {
   if (line > 0) {
     const auto after = std::ranges::lower_bound(line_feeds_before_, line);
     block = after - line_feeds_before_.begin() - 1;
-    to_skip = line - line_feeds_before_[static_cast<std::size_t>(block)];
+    to_skip = line - line_feeds_before_[block];
   }
   std::string out;
-  std::vector<char> buffer(static_cast<std::size_t>(std::min(kBlock, file.size() - begin_)));
+  List<char> buffer(std::min(kBlock, file.size() - begin_));
   for (Bytes at = begin_ + block * kBlock; at < file.size(); at += kBlock) {
     const Bytes bytes = std::min(kBlock, file.size() - at);
-    const std::span<char> piece(buffer.data(), static_cast<std::size_t>(bytes));
+    const std::span<char> piece(buffer.data(), to_size(bytes));
     file.read(at, std::as_writable_bytes(piece));
     const char* from = piece.data();
     const char* end = from + bytes;

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "base/list.h"
 #include "ebb/units.h"
 #include "text/data/item_file.h"
 #include "text/data/source_file.h"
@@ -36,7 +36,7 @@ class LineIndex {
   static constexpr Bytes kBlock = 32 * kKiB;
 
   Bytes begin_;
-  std::vector<std::int64_t> line_feeds_before_;  // before each block from begin_ on
+  List<std::int64_t> line_feeds_before_;  // before each block from begin_ on
   std::int64_t lines_ = 0;
   Bytes longest_ = 0;
 };

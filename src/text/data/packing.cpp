@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 
 namespace ebb::text {
@@ -135,7 +136,7 @@ std::int64_t BatchMaker::fill_stream(Batch& batch, std::int64_t row) {
   while (at < shape_.sequence && load(batch.left_out)) {
     const std::int64_t end = std::min(offset_ + shape_.sequence - at, size_of(*current_));
     const std::int32_t last = end < size_of(*current_)
-                                  ? target_of(current_->item.tokens[static_cast<std::size_t>(end)])
+                                  ? target_of(current_->item.tokens[to_size(end)])
                                   : target_behind_item();
     place(batch, row * shape_.sequence + at, end - offset_, last);
     at += end - offset_;
@@ -154,7 +155,7 @@ std::int64_t BatchMaker::fill_examples(Batch& batch, std::int64_t row) {
     const std::int64_t count = std::min(size, room);
     if (count > 0) {
       const std::int32_t last =
-          count < size ? target_of(current_->item.tokens[static_cast<std::size_t>(count)]) : -1;
+          count < size ? target_of(current_->item.tokens[to_size(count)]) : -1;
       place(batch, row * shape_.sequence + at, count, last);
     }
     if (size - 1 > room) {
@@ -168,7 +169,7 @@ std::int64_t BatchMaker::fill_examples(Batch& batch, std::int64_t row) {
 }
 
 std::optional<Batch> BatchMaker::next() {
-  const auto count = static_cast<std::size_t>(shape_.tokens());
+  const auto count = to_size(shape_.tokens());
   Batch batch{.tokens = std::vector<std::int32_t>(count, padding_),
               .targets = std::vector<std::int32_t>(count, -1)};
   std::int64_t placed = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/utf8.h"
 #include "text/data/item_file.h"
 
@@ -51,7 +52,7 @@ class Passages final : public ItemFile {
     const Bytes to = std::min((item + 2) * stretch_, text_bytes());
     const std::string both = file().read(begin_ + from, to - from);
     const std::string_view text = both;
-    const std::size_t own = static_cast<std::size_t>(own_end - from);
+    const std::size_t own = to_size(own_end - from);
     const std::size_t begin = first ? 0 : best_cut(text.substr(0, own));
     const std::size_t end = last ? text.size() : own - 1 + best_cut(text.substr(own - 1));
 

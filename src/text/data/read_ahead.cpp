@@ -16,8 +16,8 @@ ReadAhead::ReadAhead(const DataSet& data, Order order, AheadBounds bounds)
         fmt::format("cannot read {} items ahead with {} workers; give at least 1 of each",
                     bounds.items, bounds.workers));
   }
-  slots_.resize(static_cast<std::size_t>(bounds.items));
-  workers_.reserve(static_cast<std::size_t>(bounds.workers));
+  slots_.resize(bounds.items);
+  workers_.reserve(bounds.workers);
   for (int i = 0; i < bounds.workers; ++i) {
     workers_.emplace_back([this](std::stop_token stop) { work(std::move(stop)); });
   }
@@ -31,8 +31,7 @@ ReadAhead::~ReadAhead() {
 bool ReadAhead::may_claim() const {
   const std::int64_t held = claimed_ - taken_;
   // One item may always be on its way, however long those are that wait.
-  return !closed_ && held < static_cast<std::int64_t>(slots_.size()) &&
-         (held == 0 || waiting_tokens_ < most_tokens_);
+  return !closed_ && held < slots_.count() && (held == 0 || waiting_tokens_ < most_tokens_);
 }
 
 void ReadAhead::work(std::stop_token stop) {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <stop_token>
 #include <thread>
-#include <vector>
 
+#include "base/list.h"
 #include "ebb/units.h"
 #include "text/data/data_set.h"
 #include "text/data/order.h"
@@ -55,9 +55,7 @@ class ReadAhead {
 
   void work(std::stop_token stop);
   bool may_claim() const;
-  Slot& slot(std::int64_t ticket) {
-    return slots_[static_cast<std::size_t>(ticket) % slots_.size()];
-  }
+  Slot& slot(std::int64_t ticket) { return slots_[ticket % slots_.count()]; }
 
   const DataSet& data_;
   const std::int64_t most_tokens_;
@@ -68,14 +66,14 @@ class ReadAhead {
   Order order_;
   std::condition_variable ready_;
   std::condition_variable_any free_;
-  std::vector<Slot> slots_;
+  List<Slot> slots_;
   std::int64_t claimed_ = 0;
   std::int64_t taken_ = 0;
   std::int64_t waiting_tokens_ = 0;
   bool closed_ = false;  // failed or at the end: nothing more is claimed
   double waited_seconds_ = 0;
 
-  std::vector<std::jthread> workers_;  // the last member: joined before the rest is gone
+  List<std::jthread> workers_;  // the last member: joined before the rest is gone
 };
 
 // The memory that reading an item takes at most.

@@ -3,15 +3,15 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include <time.h>
-
 #include "base/digest.h"
 #include "ebb/units.h"
+#include "io/file_system.h"
 
 namespace ebb::text {
 
@@ -19,29 +19,29 @@ namespace ebb::text {
 // what to do.
 class SourceFile {
  public:
-  // Remembers the file's size and the time of its last change.
-  explicit SourceFile(std::filesystem::path path);
-  ~SourceFile();
-  SourceFile(SourceFile&& other) noexcept;
-  SourceFile& operator=(SourceFile&& other) noexcept;
+  // Opens the file, and remembers its size and the time of its last change. Keeps a reference to
+  // `files`.
+  SourceFile(io::FileSystem& files, std::filesystem::path path);
 
   const std::filesystem::path& path() const { return path_; }
   // For messages: the path in quotes.
   std::string name() const;
-  Bytes size() const { return size_; }
+  Bytes size() const { return stamp_.size; }
 
   // Fills `out`, all of which lies inside the file. Throws if the file is no longer what it was.
   void read(Bytes offset, std::span<std::byte> out) const;
   std::string read(Bytes offset, Bytes bytes) const;
 
-  // Gives the descriptor back; reads open the file again, each time.
-  void close();
+  // Gives the descriptor back; reads open the file again, each time. Not while others read.
+  void close() { kept_.reset(); }
 
  private:
+  void require_unchanged(const io::File& file) const;
+
+  io::FileSystem* files_;
   std::filesystem::path path_;
-  int descriptor_ = -1;
-  Bytes size_ = 0;
-  timespec changed_{};
+  std::unique_ptr<io::File> kept_;  // nullptr: opened for each read
+  io::FileStamp stamp_;             // of when it was opened first
 };
 
 // Where the first byte of the file is that is not UTF-8. Where there is none, all of it was read,

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/list.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "text/data/item_file.h"
 
@@ -54,10 +56,10 @@ class TokenFile final : public ItemFile {
     const Bytes offset = layout_.begin + first * layout_.width;
     const std::string bytes = file().read(offset, count * layout_.width);
     const std::vector<bool> counts = read_mask(first, count, encoding);
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
+    std::vector<std::int32_t> ids(to_size(count));
     for (std::size_t i = 0; i < ids.size(); ++i) {
       std::uint32_t id = 0;
-      const auto width = static_cast<std::size_t>(layout_.width);
+      const auto width = to_size(layout_.width);
       std::memcpy(&id, bytes.data() + i * width, width);
       if (id >= static_cast<std::uint32_t>(encoding.vocabulary)) {
         throw FormatError(fmt::format(
@@ -78,12 +80,10 @@ class TokenFile final : public ItemFile {
     if (!layout_.mask || encoding.loss_on_all) return {};
     const std::string bits =
         file().read(*layout_.mask + first / 8, (first + count + 7) / 8 - first / 8);
-    std::vector<bool> counts(static_cast<std::size_t>(count));
+    List<bool> counts(count);
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t bit = first % 8 + i;
-      counts[static_cast<std::size_t>(i)] =
-          ((static_cast<unsigned char>(bits[static_cast<std::size_t>(bit / 8)]) >> (bit % 8)) &
-           1) != 0;
+      counts[i] = ((static_cast<unsigned char>(bits[to_size(bit / 8)]) >> (bit % 8)) & 1) != 0;
     }
     return counts;
   }
@@ -127,7 +127,7 @@ TokenFileWriter::~TokenFileWriter() {
 
 void TokenFileWriter::write(std::span<const std::int32_t> ids) {
   for (const std::int32_t id : ids) {
-    if (buffer_.size() + static_cast<std::size_t>(width_) > kBufferBytes) flush();
+    if (buffer_.size() + to_size(width_) > kBufferBytes) flush();
     std::byte bytes[4];
     std::memcpy(bytes, &id, 4);
     buffer_.insert(buffer_.end(), bytes, bytes + width_);
@@ -143,7 +143,7 @@ void TokenFileWriter::flush() {
 
 void TokenFileWriter::finish() {
   flush();
-  std::string header(static_cast<std::size_t>(kTokenHeaderBytes), '\0');
+  std::string header(to_size(kTokenHeaderBytes), '\0');
   const auto put = [&](std::size_t offset, auto number) {
     std::memcpy(header.data() + offset, &number, sizeof number);
   };

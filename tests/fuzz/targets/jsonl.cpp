@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "base/json.h"
-#include "fuzz/memory_source.h"
+#include "fuzz/memory_files.h"
 #include "fuzz/target.h"
 #include "text/byte_tokenizer.h"
 #include "text/data/item_file.h"
@@ -30,13 +30,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace ebb;
   using namespace ebb::fuzz;
   return run(data, size, kBytesPerByte, [](std::string_view text) {
-    const MemorySource source(text);
+    const std::filesystem::path path = "data.jsonl";
+    MemoryFiles files({{path, text}});
     const text::ByteTokenizer bytes;
     const text::Encoding encoding{.tokenizer = &bytes,
                                   .vocabulary = bytes.vocabulary(),
                                   .loss_on_all = false,
                                   .chat = render};
-    const auto file = text::open_jsonl(text::SourceFile(source.path()), {});
+    const auto file = text::open_jsonl(text::SourceFile(files, path), {});
     require(file->items() <= static_cast<std::int64_t>(text.size()), "a line is at least a byte");
     require(file->index_bytes() <= static_cast<Bytes>(text.size()), "an index is small");
     for (std::int64_t line = 0; line < file->items(); ++line) {

@@ -1,7 +1,7 @@
 // A file of tokens: its header, and the tokens window by window.
 #include "text/data/token_file.h"
 
-#include "fuzz/memory_source.h"
+#include "fuzz/memory_files.h"
 #include "fuzz/target.h"
 #include "text/byte_tokenizer.h"
 #include "text/data/item_file.h"
@@ -20,15 +20,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace ebb;
   using namespace ebb::fuzz;
   return run(data, size, kBytesPerByte, [](std::string_view text) {
-    const MemorySource source(text);
+    const std::filesystem::path path = "data.tokens";
+    MemoryFiles files({{path, text}});
     const text::ByteTokenizer bytes;
     const text::Encoding encoding{
         .tokenizer = &bytes, .vocabulary = bytes.vocabulary(), .loss_on_all = false, .chat = {}};
-    const text::TokenLayout layout = text::read_token_layout(text::SourceFile(source.path()));
+    const text::TokenLayout layout = text::read_token_layout(text::SourceFile(files, path));
     require(layout.tokens > 0 &&
                 layout.begin + layout.tokens * layout.width <= static_cast<Bytes>(text.size()),
             "all tokens are in the file");
-    const auto file = text::open_token_file(text::SourceFile(source.path()), encoding, kWindow);
+    const auto file = text::open_token_file(text::SourceFile(files, path), encoding, kWindow);
     std::int64_t tokens = 0;
     for (std::int64_t window = 0; window < file->items(); ++window) {
       const text::Item item = file->read(window, encoding);
