@@ -37,9 +37,9 @@ struct ChatMessage {
 // reads them, each into memory of its own.
 class Model {
  public:
-  // `model`: a folder with config.json and safetensors files, a run's folder (its last checkpoint),
-  // or preset:NAME, whose weights are random. Throws ConfigError, IoError, FormatError, and
-  // OutOfBudget for a tokenizer beyond the limit.
+  // `model`: a folder with config.json and safetensors files, a GGUF file, a run's folder (its last
+  // checkpoint), or preset:NAME, whose weights are random. Throws ConfigError, IoError,
+  // FormatError, and OutOfBudget for a tokenizer beyond the limit.
   static Model open(const std::string& model, const ModelOptions& options = {});
 
   const std::string& name() const;  // as it was opened

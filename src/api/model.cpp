@@ -41,7 +41,7 @@ std::int64_t Model::vocabulary() const { return opened_->source().config.vocabul
 
 std::int64_t Model::max_positions() const { return opened_->source().config.max_positions; }
 
-bool Model::has_weights() const { return !opened_->source().folder.empty(); }
+bool Model::has_weights() const { return opened_->source().has_weights(); }
 
 bool Model::has_chat_template() const { return opened_->found_tokenizer().parts.chat.has_value(); }
 

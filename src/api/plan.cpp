@@ -36,7 +36,8 @@ Subject subject_of(io::FileSystem& files, const files::ModelSource& source,
                    const TrainOptions& options) {
   return {
       source.config, [&](Bytes host_limit) -> std::optional<Bytes> {
-        const bool has_own = !source.folder.empty() && text::has_tokenizer(files, source.folder);
+        const bool has_own = !source.file.empty() ||
+                             (!source.folder.empty() && text::has_tokenizer(files, source.folder));
         if (options.tokenizer.empty() && !has_own) return std::nullopt;
         return files::find_tokenizer(files, source, options.tokenizer, host_limit).memory_bytes();
       }};

@@ -17,7 +17,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 // A preset is a shape without weights.
 std::string warning_of(const files::ModelSource& source) {
-  if (source.folder.empty()) {
+  if (!source.has_weights()) {
     return fmt::format("The weights of {} are random, as nobody has trained them: so is the text",
                        source.name);
   }
@@ -49,7 +49,7 @@ std::string to_json(const GenerateSummary& summary, const TextRequest& request,
                   {"top_p", settings.sampling.top_p},
                   {"seed", settings.sampling.seed},
                   {"stop_ids", settings.stops},
-                  {"random_weights", source.folder.empty()},
+                  {"random_weights", !source.has_weights()},
                   {"prompt_seconds", summary.prompt_seconds},
                   {"tokens_per_second", summary.tokens_per_second},
                   {"device_limit", summary.device_limit},

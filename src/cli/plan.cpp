@@ -23,7 +23,9 @@ CLI::App* add_plan_generate(CLI::App& plan, Action& action) {
   auto options = std::make_shared<GenerateOptions>();
   auto prompt_tokens = std::make_shared<std::int64_t>(512);
   GenerateOptions& o = *options;
-  verb->add_option("--model", o.model, "A model's folder, a run's, or preset:NAME")->required();
+  verb->add_option("--model", o.model,
+                   "A model's folder or GGUF file, a run's folder, or preset:NAME")
+      ->required();
   verb->add_option("--tokenizer", o.tokenizer,
                    "A folder with tokenizer.json; without it the model's own, or bytes");
   verb->add_option("--prompt-tokens", *prompt_tokens, "Tokens of the prompt")

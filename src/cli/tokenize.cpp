@@ -27,7 +27,7 @@ void add_tokenize(CLI::App& app, Action& action) {
       app.add_subcommand("tokenize", "Make a file of tokens from text, to train on it faster");
   auto options = std::make_shared<TokenizeOptions>();
   TokenizeOptions& o = *options;
-  verb->add_option("--model", o.model, "A model's folder: its tokenizer is used");
+  verb->add_option("--model", o.model, "A model's folder or GGUF file: its tokenizer is used");
   verb->add_option("--tokenizer", o.tokenizer, "A folder with tokenizer.json, or bytes");
   verb->add_option("--data", o.data, "Text files, JSONL files of texts, or folders of them")
       ->required();

@@ -33,8 +33,10 @@ std::vector<std::int32_t> choose_stops(const files::ModelSource& source,
   std::string_view from = files::kGenerationConfigName;
   if (stored && !bytes) stops = stored->stops;
   if (stops.empty() && !bytes && source.stored_config.is_object()) {
-    from = "config.json";
-    stops = files::read_stops(source.stored_config, (source.folder / from).string());
+    const bool gguf = !source.file.empty();
+    from = gguf ? "GGUF" : "config.json";
+    stops = files::read_stops(source.stored_config,
+                              (gguf ? source.file : source.folder / from).string());
   }
   if (stops.empty()) {
     from = "tokenizer";

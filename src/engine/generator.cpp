@@ -65,7 +65,7 @@ void Generator::load(io::FileSystem& files, const files::ModelSource& source) {
     executor_.write_now(plan_.slice.program.persistent.weights[to_size(parameter.block)],
                         (parameter.first + first) * element, from, count * element);
   };
-  if (source.folder.empty()) {
+  if (!source.has_weights()) {
     files::initialize_weights(runtime_.pool(), source.config, parameters_, 0, sink);
   } else {
     files::load_weights(files, source, parameters_, sink);

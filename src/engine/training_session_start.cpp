@@ -32,7 +32,8 @@ TrainingSession::TrainingSession(TrainOptions options, std::shared_ptr<const Ope
                                               options_.host_memory)[plan::Tier::host],
                                 TrainingData::readers(runtime_.threads()))),
       sidecar_files_(files::find_sidecar_files(files_, model_->source, model_->tokenizer.folder,
-                                               model_->tokenizer.parts.files)),
+                                               model_->tokenizer.parts.files,
+                                               model_->tokenizer.made)),
       settings_(settings_with_tokenizer()),
       data_(files_, options_, model_->tokenizer, model_->source.config.vocabulary,
             runtime_.threads(), note_while_starting()) {
@@ -138,14 +139,14 @@ void TrainingSession::fill_parameters() {
   }
   const files::ModelSource& source = model_->source;
   FillProgress progress(run_->store().parameters(), note(),
-                        source.folder.empty() ? "Making weights" : "Loading weights");
+                        !source.has_weights() ? "Making weights" : "Loading weights");
   const files::WeightSink sink = [&](int parameter, std::int64_t first,
                                      std::span<const float> values) {
     io::check_stop(stop_);
     run_->store().write_master(parameter, first, values);
     progress.add(values.size());
   };
-  if (source.folder.empty()) {
+  if (!source.has_weights()) {
     files::initialize_weights(runtime_.pool(), source.config, run_->store().parameters(),
                               options_.seed, sink);
   } else {

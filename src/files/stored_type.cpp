@@ -1,11 +1,11 @@
 #include "files/stored_type.h"
 
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "base/half.h"
 #include "ebb/error.h"
 
 namespace ebb::files {
@@ -30,20 +30,6 @@ constexpr std::array kKnown = {
 };
 
 const Known& known(StoredType type) { return kKnown[static_cast<std::size_t>(type)]; }
-
-// IEEE half precision: sign, 5 bits of exponent, 10 of fraction.
-float from_half(std::uint16_t half) {
-  const std::uint32_t sign = (half & 0x8000u) << 16;
-  const std::uint32_t exponent = (half >> 10) & 0x1fu;
-  const std::uint32_t fraction = half & 0x3ffu;
-  if (exponent == 0) {
-    // Zero, or a subnormal: a whole number of 2^-24, which fp32 holds as a normal number.
-    const float value = static_cast<float>(fraction) * 0x1p-24f;
-    return sign != 0 ? -value : value;
-  }
-  const std::uint32_t wide = exponent == 0x1f ? 0xffu : exponent + (127 - 15);
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
 
 // Element by element: the bytes need not be aligned.
 template <class Stored, class Convert>
@@ -82,7 +68,7 @@ void widen(StoredType type, std::span<const std::byte> from, std::span<float> to
     case StoredType::f32: std::memcpy(to.data(), from.data(), to.size_bytes()); return;
     case StoredType::bf16:
       return widen_each<bf16>(from, to, [](bf16 value) { return to_float(value); });
-    case StoredType::f16: return widen_each<std::uint16_t>(from, to, from_half);
+    case StoredType::f16: return widen_each<std::uint16_t>(from, to, half_to_float);
     default: throw FormatError(fmt::format("{} does not widen to fp32", name_of(type)));
   }
 }

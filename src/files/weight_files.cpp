@@ -26,8 +26,12 @@ namespace fs = std::filesystem;
                            kIndexName, kWeightsName);
       break;
     }
-    if (suffix == ".bin" || suffix == ".pt" || suffix == ".pth" || suffix == ".gguf" ||
-        suffix == ".h5") {
+    if (suffix == ".gguf") {
+      found = in_quotes(name);
+      advice = "Give that file itself.";
+      break;
+    }
+    if (suffix == ".bin" || suffix == ".pt" || suffix == ".pth" || suffix == ".h5") {
       found = in_quotes(name);
       advice = convert;
     }

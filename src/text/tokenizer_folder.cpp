@@ -18,22 +18,21 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kConfig = "tokenizer_config.json";
+constexpr const char* kConfig = kTokenizerConfigFile;
 constexpr const char* kSpecialTokens = "special_tokens_map.json";
-constexpr const char* kTemplate = "chat_template.jinja";
+constexpr std::array kFiles = {kTokenizerFile, kConfig, kSpecialTokens, kChatTemplateFile};
 
-constexpr Bytes kTokenizerBytes = 128 * kMiB;
 constexpr Bytes kSmallFileBytes = 16 * kMiB;
 
 std::string quoted(const fs::path& path) { return fmt::format("'{}'", path.string()); }
 
-// A small JSON object, empty where there is no such file.
-Json read_object(io::FileSystem& files, const fs::path& path) {
-  if (!files.exists(path)) return Json::object();
+// A small JSON object, empty where there is no such text.
+Json read_object(const TokenizerTexts& texts, const char* name, const fs::path& path) {
+  const auto text = texts.find(name);
+  if (text == texts.end()) return Json::object();
   // Every token of a vocabulary may have an entry here, too many for the project's Json.
   Json json = Json::object();
-  const auto document =
-      parse_sorted_json(io::read_text(files, path, kSmallFileBytes), quoted(path));
+  const auto document = parse_sorted_json(text->second, quoted(path));
   if (!document.is_object()) {
     throw FormatError(fmt::format("{}: expected an object", quoted(path)));
   }
@@ -74,31 +73,40 @@ bool has_tokenizer(io::FileSystem& files, const fs::path& folder) {
 }
 
 TokenizerFolder load_tokenizer(io::FileSystem& files, const fs::path& folder) {
-  TokenizerFolder out;
-  for (const char* name : {kTokenizerFile, kConfig, kSpecialTokens, kTemplate}) {
-    if (files.exists(folder / name)) out.files.emplace_back(name);
-  }
   if (!has_tokenizer(files, folder)) {
     throw ConfigError(fmt::format(
         "there is no {} in '{}'; tokenizers in other files (vocab.json, tokenizer.model) are not "
         "read: load and save the tokenizer with transformers, which writes it",
         kTokenizerFile, folder.string()));
   }
-  const Json config = read_object(files, folder / kConfig);
+  TokenizerTexts texts;
+  for (const char* name : kFiles) {
+    if (!files.exists(folder / name)) continue;
+    texts[name] = io::read_text(files, folder / name,
+                                name == kTokenizerFile ? kTokenizerBytes : kSmallFileBytes);
+  }
+  return make_tokenizer(texts, folder);
+}
+
+TokenizerFolder make_tokenizer(const TokenizerTexts& texts, const fs::path& where) {
+  TokenizerFolder out;
+  for (const char* name : kFiles) {
+    if (texts.contains(name)) out.files.emplace_back(name);
+  }
+  const Json config = read_object(texts, kConfig, where / kConfig);
   add_special_tokens(config, out.special_tokens);
-  add_special_tokens(read_object(files, folder / kSpecialTokens), out.special_tokens);
+  add_special_tokens(read_object(texts, kSpecialTokens, where / kSpecialTokens),
+                     out.special_tokens);
 
   const auto end = out.special_tokens.find("eos_token");
   out.tokenizer = std::make_unique<bpe::BpeTokenizer>(
-      io::read_text(files, folder / kTokenizerFile, kTokenizerBytes),
-      quoted(folder / kTokenizerFile),
+      texts.at(kTokenizerFile), quoted(where / kTokenizerFile),
       end == out.special_tokens.end() ? std::string_view() : end->second);
 
-  if (files.exists(folder / kTemplate)) {
-    out.chat.emplace(io::read_text(files, folder / kTemplate, kSmallFileBytes),
-                     quoted(folder / kTemplate));
+  if (const auto text = texts.find(kChatTemplateFile); text != texts.end()) {
+    out.chat.emplace(text->second, quoted(where / kChatTemplateFile));
   } else if (const auto source = default_template(config)) {
-    out.chat.emplace(*source, quoted(folder / kConfig) + ".chat_template");
+    out.chat.emplace(*source, quoted(where / kConfig) + ".chat_template");
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ebb/units.h"
 #include "io/file_system.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizer.h"
@@ -15,6 +16,9 @@
 namespace ebb::text {
 
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
+inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
+inline constexpr const char* kChatTemplateFile = "chat_template.jinja";
+inline constexpr Bytes kTokenizerBytes = 128 * kMiB;  // of tokenizer.json, at most
 
 struct TokenizerFolder {
   std::unique_ptr<Tokenizer> tokenizer;
@@ -26,10 +30,16 @@ struct TokenizerFolder {
   std::vector<std::string> files;
 };
 
+// Texts of a tokenizer's files by their names, for tokenizers that come in another way.
+using TokenizerTexts = std::map<std::string, std::string>;
+
 bool has_tokenizer(io::FileSystem& files, const std::filesystem::path& folder);
 
 // Throws FormatError that names the file and what in it is not supported, ConfigError where there
 // is none, IoError where a file cannot be read. Nothing is kept open.
 TokenizerFolder load_tokenizer(io::FileSystem& files, const std::filesystem::path& folder);
+
+// The same of texts. `where` stands for the folder in errors.
+TokenizerFolder make_tokenizer(const TokenizerTexts& texts, const std::filesystem::path& where);
 
 }  // namespace ebb::text

@@ -210,12 +210,12 @@ TEST_F(InspectTest, WhatIsNotKnown) {
   };
   for (const std::string& path :
        {file("zeros", std::string(100, '\0')), file("empty", ""), file("other.json", "{\"a\": 1}"),
-        file("list.json", "[1]"), file("broken.json", "{"), file("model.gguf", "GGUF\3\0\0\0"),
+        file("list.json", "[1]"), file("broken.json", "{"),
         file("model.bin", "PK\3\4 and so on")}) {
     EXPECT_THAT(refused(path),
                 AllOf(HasSubstr("Ebb knows: "), HasSubstr("tokenizer.json"), HasSubstr("JSONL")));
   }
-  EXPECT_THAT(refused(at("model.gguf")), HasSubstr("GGUF"));
+  EXPECT_THAT(refused(file("model.gguf", "GGUF\3\1\1\1")), HasSubstr("GGUF version 16843011"));
   EXPECT_THAT(refused(at("model.bin")), HasSubstr("safe_serialization=True"));
   EXPECT_THAT(refused(file("x.safetensors", "short")), HasSubstr("not a valid safetensors file"));
   EXPECT_THAT(refused(at("nowhere")), HasSubstr("no such file or folder"));

@@ -178,10 +178,11 @@ TEST_F(WeightFilesTest, FoldersInOtherFormats) {
   files.remove_all(folder / "model-2.safetensors");
   EXPECT_THAT(refusal(), AllOf(HasSubstr(folder.path().string()), HasSubstr("found no weights"),
                                HasSubstr("Get the folder again")));
-  for (const char* name : {"pytorch_model.bin", "model.gguf"}) {
+  for (const auto& [name, advice] : {std::pair{"pytorch_model.bin", "safe_serialization=True"},
+                                     std::pair{"model.gguf", "Give that file itself"}}) {
     write_text(files, folder / name, "x");
-    EXPECT_THAT(refusal(), AllOf(HasSubstr(name), HasSubstr("Ebb reads weights from"),
-                                 HasSubstr("safe_serialization=True")));
+    EXPECT_THAT(refusal(),
+                AllOf(HasSubstr(name), HasSubstr("Ebb reads weights from"), HasSubstr(advice)));
     files.remove_all(folder / name);
   }
 }

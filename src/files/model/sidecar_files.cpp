@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "io/memory_file.h"
+
 namespace ebb::files {
 
 SidecarFiles find_sidecar_files(io::FileSystem& files, const ModelSource& source,
                                 const std::filesystem::path& tokenizer_folder,
-                                std::span<const std::string> tokenizer_files) {
+                                std::span<const std::string> tokenizer_files,
+                                const std::shared_ptr<const text::TokenizerTexts>& made) {
   SidecarFiles found{.config = source.config, .stored_config = source.stored_config, .copies = {}};
   const auto take = [&](const std::filesystem::path& folder, const std::string& name) {
     const bool known =
@@ -15,6 +18,13 @@ SidecarFiles find_sidecar_files(io::FileSystem& files, const ModelSource& source
     if (known || !files.exists(folder / name)) return;
     found.copies.push_back({name, files.open(folder / name)});
   };
+  if (made != nullptr) {
+    for (const auto& [name, text] : *made) {
+      // All texts live as long as any of them.
+      const std::shared_ptr<const std::string> shared(made, &text);
+      found.copies.push_back({name, std::make_shared<io::MemoryFile>(name, shared)});
+    }
+  }
   for (const std::string& name : tokenizer_files) take(tokenizer_folder, name);
   if (!source.folder.empty()) take(source.folder, std::string(kGenerationConfigName));
   return found;

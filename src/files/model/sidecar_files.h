@@ -13,6 +13,7 @@
 #include "files/model/source.h"
 #include "io/file_system.h"
 #include "model/config.h"
+#include "text/tokenizer_folder.h"
 
 namespace ebb::files {
 
@@ -30,9 +31,11 @@ struct SidecarFiles {
 };
 
 // `tokenizer_files` are the names of the tokenizer's files in `tokenizer_folder`; none for bytes.
+// Texts in `made` are such files that were never files.
 SidecarFiles find_sidecar_files(io::FileSystem& files, const ModelSource& source,
                                 const std::filesystem::path& tokenizer_folder,
-                                std::span<const std::string> tokenizer_files);
+                                std::span<const std::string> tokenizer_files,
+                                const std::shared_ptr<const text::TokenizerTexts>& made = {});
 
 // The config.json to write beside weights of this type. Where the model came with one, that one:
 // training changes no shape, so only the type of the weights is new, and what Ebb does not know

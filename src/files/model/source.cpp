@@ -1,10 +1,7 @@
 #include "files/model/source.h"
-#include "base/list.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <unordered_map>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,7 +12,10 @@
 #include "base/to_size.h"
 #include "ebb/error.h"
 #include "files/folder.h"
+#include "files/gguf/config.h"
 #include "files/json_file.h"
+#include "files/model/gguf_tokenizer.h"
+#include "files/model/safetensors_weights.h"
 #include "files/run/checkpoint_files.h"
 #include "files/weight_files.h"
 
@@ -23,128 +23,6 @@ namespace ebb::files {
 namespace {
 
 constexpr std::string_view kPreset = "preset:";
-
-// Where a parameter's values are.
-struct Place {
-  const SafetensorsReader* file = nullptr;
-  const StoredTensor* tensor = nullptr;
-};
-
-std::vector<std::int64_t> shape_of(const model::Parameter& parameter) {
-  return parameter.matrix ? std::vector{parameter.rows, parameter.cols}
-                          : std::vector{parameter.rows};
-}
-
-void check_tensor(const Place& place, const model::Parameter& parameter) {
-  const StoredTensor& tensor = *place.tensor;
-  const std::string where =
-      fmt::format("{}: tensor {}", place.file->path().string(), in_quotes(tensor.name));
-  if (tensor.shape != shape_of(parameter)) {
-    throw FormatError(fmt::format(
-        "{} has shape [{}], but config.json makes it [{}]; the weights are another model's: bring "
-        "config.json and weights from the same folder",
-        where, fmt::join(tensor.shape, ", "), fmt::join(shape_of(parameter), ", ")));
-  }
-  if (!widens_to_float(tensor.type)) {
-    throw FormatError(
-        fmt::format("{} is stored as {}; Ebb reads F32, BF16 and F16. Save the model in one of "
-                    "them, such as save_pretrained after .to(torch.bfloat16).",
-                    where, name_of(tensor.type)));
-  }
-}
-
-// The place of each parameter, in their order.
-std::vector<Place> find_tensors(const WeightFiles& weights, const model::Parameters& parameters,
-                                const model::Config& config) {
-  std::unordered_map<std::string_view, std::size_t> known;
-  for (const model::Parameter& parameter : parameters.all) {
-    known.emplace(parameter.name, known.size());
-  }
-  std::vector<Place> places(parameters.all.size());
-  for (const SafetensorsReader& file : weights.files()) {
-    for (const StoredTensor& tensor : file.tensors()) {
-      const std::string name = model::canonical_name(config, tensor.name);
-      if (name.empty()) continue;
-      const std::string where =
-          fmt::format("{}: tensor {}", file.path().string(), in_quotes(tensor.name));
-      const auto found = known.find(name);
-      if (found == known.end()) {
-        throw FormatError(
-            fmt::format("{} does not belong to a {} model with this config.json; bring config.json "
-                        "and weights from the same folder",
-                        where, config.family));
-      }
-      Place& place = places[found->second];
-      if (place.tensor != nullptr) {
-        throw FormatError(
-            fmt::format("{} is the parameter {} a second time, after {} in {}; leave "
-                        "one of them out",
-                        where, name, in_quotes(place.tensor->name), place.file->path().string()));
-      }
-      place = {&file, &tensor};
-      check_tensor(place, parameters.all[found->second]);
-    }
-  }
-  for (std::size_t p = 0; p < places.size(); ++p) {
-    if (places[p].tensor != nullptr) continue;
-    throw FormatError(
-        fmt::format("{}: tensor {} is missing; is config.json of another model? Bring config.json "
-                    "and weights from the same folder, with all its files",
-                    weights.path().string(), parameters.all[p].name));
-  }
-  return places;
-}
-
-bool equal_values(const Place& a, const Place& b) {
-  if (a.tensor->shape != b.tensor->shape) return false;
-  if (!widens_to_float(a.tensor->type) || !widens_to_float(b.tensor->type)) return false;
-  std::int64_t count = 1;
-  for (const std::int64_t size : a.tensor->shape) count *= size;
-  std::vector<std::byte> stored;
-  std::vector<float> values[2];
-  for (std::int64_t first = 0; first < count; first += kWeightPiece) {
-    const std::int64_t n = std::min(kWeightPiece, count - first);
-    for (const int side : {0, 1}) {
-      const Place& place = side == 0 ? a : b;
-      const Bytes element = size_of(place.tensor->type);
-      stored.resize(to_size(n * element));
-      values[side].resize(to_size(n));
-      place.file->read(*place.tensor, first * element, stored);
-      widen(place.tensor->type, stored, values[side]);
-    }
-    if (std::memcmp(values[0].data(), values[1].data(), 4 * values[0].size()) != 0) return false;
-  }
-  return true;
-}
-
-// Whether the files of a tied model hold a head that is not its embedding. Weights that are missing
-// or damaged hold none: loading them says what is wrong.
-bool stores_own_head(io::FileSystem& files, const std::filesystem::path& folder,
-                     model::Config config) {
-  if (!config.tied) return false;
-  config.tied = false;
-  const model::Parameters parameters = model::parameters_of(config);
-  const auto block = [&](const model::ParameterBlock& block) {
-    return parameters.all[block.parameters.front()].name;
-  };
-  const std::string embedding_name = block(parameters.blocks.front());
-  const std::string head_name = block(parameters.blocks.back());
-  try {
-    const WeightFiles weights(files, folder);
-    Place embedding;
-    Place head;
-    for (const SafetensorsReader& file : weights.files()) {
-      for (const StoredTensor& tensor : file.tensors()) {
-        const std::string name = model::canonical_name(config, tensor.name);
-        if (name == embedding_name) embedding = {&file, &tensor};
-        if (name == head_name) head = {&file, &tensor};
-      }
-    }
-    return embedding.tensor != nullptr && head.tensor != nullptr && !equal_values(embedding, head);
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 // Ebb computes no dropout; where a configuration asks for some, its user should know.
 std::string dropout_note(const ModelSource& source) {
@@ -161,14 +39,33 @@ std::string dropout_note(const ModelSource& source) {
                      fmt::join(found, ", "));
 }
 
+bool is_gguf_file(io::FileSystem& files, const std::filesystem::path& path) {
+  if (files.is_directory(path) || !files.exists(path)) return false;
+  const auto file = files.open(path);
+  std::string head(to_size(std::min<Bytes>(file->size(), 4)), '\0');
+  file->read(0, std::as_writable_bytes(std::span(head)));
+  return is_gguf(head) || path.extension() == ".gguf";
+}
+
+ModelSource find_gguf_model(io::FileSystem& files, const std::string& model) {
+  const GgufFiles gguf(files, model);
+  ModelSource source{
+      .name = model, .config = {}, .folder = {}, .stored_config = {}, .file = gguf.path()};
+  source.config = model::parse_config(gguf_config(gguf), model);
+  // All of it, as another reader of what is saved wants it.
+  source.stored_config = model::to_json(source.config, name_of(DType::bf16));
+  add_gguf_token_ids(gguf, source.stored_config);
+  return source;
+}
+
 }  // namespace
 
 std::filesystem::path find_model_folder(io::FileSystem& files, const std::string& model) {
   if (!files.is_directory(model)) {
     throw ConfigError(
-        fmt::format("--model {}: no such folder. Give a folder with config.json and "
-                    "model.safetensors, the folder of a run, or a preset such as preset:small.",
-                    model));
+        fmt::format("--model {}: {}. Give a folder with config.json and model.safetensors, a GGUF "
+                    "file, the folder of a run, or a preset such as preset:small.",
+                    model, files.exists(model) ? "not a folder" : "no such folder"));
   }
   const std::filesystem::path folder = model;
   if (files.exists(folder / kConfigName)) return folder;
@@ -176,7 +73,7 @@ std::filesystem::path find_model_folder(io::FileSystem& files, const std::string
   if (!latest) {
     throw ConfigError(fmt::format(
         "--model {}: there is neither a config.json nor a checkpoint in this folder. Give a "
-        "model's folder, or the folder of a run that has saved.",
+        "model's folder, the folder of a run that has saved, or a GGUF file itself.",
         model));
   }
   return *latest;
@@ -189,6 +86,7 @@ ModelSource find_model(io::FileSystem& files, const std::string& model) {
             .folder = {},
             .stored_config = {}};
   }
+  if (is_gguf_file(files, model)) return find_gguf_model(files, model);
   const std::filesystem::path folder = find_model_folder(files, model);
   const std::filesystem::path path = folder / kConfigName;
   Json json = read_json(files, path);
@@ -218,10 +116,20 @@ void verify_model(io::FileSystem& files, const ModelSource& source) {
 }
 
 DType stored_dtype(io::FileSystem& files, const ModelSource& source) {
-  if (source.folder.empty()) return DType::bf16;
-  const WeightFiles weights(files, source.folder);
+  if (!source.has_weights()) return DType::bf16;
   Bytes wide = 0;
   Bytes all = 0;
+  if (!source.file.empty()) {
+    const GgufFiles weights(files, source.file);
+    for (const GgufPart& part : weights.parts()) {
+      for (const GgufTensor& tensor : part.header.tensors) {
+        all += tensor.bytes;
+        if (tensor.type == GgufType(StoredType::f32)) wide += tensor.bytes;
+      }
+    }
+    return 2 * wide > all ? DType::f32 : DType::bf16;
+  }
+  const WeightFiles weights(files, source.folder);
   for (const SafetensorsReader& file : weights.files()) {
     for (const StoredTensor& tensor : file.tensors()) {
       all += tensor.bytes;
@@ -232,34 +140,26 @@ DType stored_dtype(io::FileSystem& files, const ModelSource& source) {
 }
 
 void check_weights(io::FileSystem& files, const ModelSource& source) {
-  if (source.folder.empty()) return;
-  const WeightFiles weights(files, source.folder);
-  find_tensors(weights, model::parameters_of(source.config), source.config);
+  if (!source.has_weights()) return;
+  open_weights(files, source, model::parameters_of(source.config));
 }
 
 void load_weights(io::FileSystem& files, const ModelSource& source,
                   const model::Parameters& parameters, const WeightSink& sink) {
-  const WeightFiles weights(files, source.folder);
-  const List<Place> places = find_tensors(weights, parameters, source.config);
-  std::vector<std::byte> stored;
+  const std::unique_ptr<WeightReader> weights = open_weights(files, source, parameters);
   std::vector<float> values;
-  for (int p = 0; p < places.count(); ++p) {
-    const model::Parameter& parameter = parameters.all[p];
-    const auto [file, tensor] = places[p];
-    const Bytes element = size_of(tensor->type);
-    for (std::int64_t first = 0; first < parameter.count(); first += kWeightPiece) {
-      const std::int64_t n = std::min(kWeightPiece, parameter.count() - first);
-      stored.resize(to_size(n * element));
-      values.resize(to_size(n));
-      file->read(*tensor, first * element, stored);
-      widen(tensor->type, stored, values);
+  for (int p = 0; p < parameters.all.count(); ++p) {
+    const std::int64_t count = parameters.all[p].count();
+    for (std::int64_t first = 0; first < count; first += kWeightPiece) {
+      values.resize(to_size(std::min(kWeightPiece, count - first)));
+      weights->read(p, first, values);
       const auto bad = std::find_if_not(values.begin(), values.end(),
                                         [](float value) { return std::isfinite(value); });
       if (bad != values.end()) {
         throw FormatError(fmt::format(
-            "{}: tensor {} has the value {} at element {}; weights must be finite: get the file "
-            "again, or mend the model that was saved",
-            file->path().string(), in_quotes(tensor->name), *bad, first + (bad - values.begin())));
+            "{} has the value {} at element {}; weights must be finite: get the file again, or "
+            "mend the model that was saved",
+            weights->where(p), *bad, first + (bad - values.begin())));
       }
       sink(p, first, values);
     }

@@ -1,5 +1,5 @@
-// Where a model comes from: a preset, a folder with config.json and safetensors files, or a run's
-// folder, which stands for its last checkpoint.
+// Where a model comes from: a preset, a folder with config.json and safetensors files, a run's
+// folder, which stands for its last checkpoint, or a GGUF file.
 #pragma once
 
 #include <filesystem>
@@ -24,11 +24,16 @@ inline constexpr std::string_view kConfigName = "config.json";
 struct ModelSource {
   std::string name;  // as the user gave it
   model::Config config;
-  std::filesystem::path folder;  // empty for a preset
-  Json stored_config;            // all of config.json; null for a preset
+  std::filesystem::path folder;  // empty for a preset and for a GGUF file
+  // All of config.json, or what it would be for a GGUF file; null for a preset.
+  Json stored_config;
+  std::filesystem::path file = {};  // GGUF, of several parts the first; else empty
   // For people, where config.json says what does not hold; else empty.
   std::string head_note = {};
   std::string dropout_note = {};
+
+  // A preset's are random.
+  bool has_weights() const { return !folder.empty() || !file.empty(); }
 };
 
 // The folder with config.json that `model` stands for. Throws ConfigError that says what to give.

@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "base/heap_bytes.h"
 #include "ebb/error.h"
+#include "files/model/gguf_tokenizer.h"
 #include "text/byte_tokenizer.h"
 
 namespace ebb::files {
@@ -16,9 +18,7 @@ namespace {
 // to 12 times its bytes with vocabularies of 150,000 tokens, 20 where all tokens are short.
 constexpr Bytes kReadingFactor = 24;
 
-void check_room(io::FileSystem& files, const std::filesystem::path& folder, Bytes host_limit) {
-  const std::filesystem::path file = folder / text::kTokenizerFile;
-  const Bytes bytes = files.open(file)->size();
+void check_room(const std::filesystem::path& file, Bytes bytes, Bytes host_limit) {
   if (bytes <= host_limit / kReadingFactor) return;
   throw OutOfBudget(
       fmt::format("{}: reading its {} takes about {} of host memory, and the limit is {}; give a "
@@ -30,11 +30,28 @@ void check_room(io::FileSystem& files, const std::filesystem::path& folder, Byte
       {"a higher --host-memory", "a smaller tokenizer"});
 }
 
+Bytes bytes_of(const std::shared_ptr<const text::TokenizerTexts>& texts) {
+  Bytes bytes = 0;
+  if (texts == nullptr) return bytes;
+  for (const auto& [name, text] : *texts) bytes += heap_bytes(text);
+  return bytes;
+}
+
+ModelTokenizer load_gguf_tokenizer(io::FileSystem& files, const std::filesystem::path& file,
+                                   Bytes host_limit) {
+  ModelTokenizer found{.parts = {}, .folder = file};
+  found.made = std::make_shared<const text::TokenizerTexts>(gguf_tokenizer(GgufFiles(files, file)));
+  check_room(file, static_cast<Bytes>(found.made->at(text::kTokenizerFile).size()), host_limit);
+  found.parts = text::make_tokenizer(*found.made, file);
+  ::malloc_trim(0);
+  return found;
+}
+
 }  // namespace
 
 Bytes ModelTokenizer::memory_bytes() const {
   return tokenizer().memory_bytes() + tokenizer().encoding_bytes() +
-         (parts.chat ? static_cast<Bytes>(parts.chat->memory_bytes()) : 0);
+         (parts.chat ? static_cast<Bytes>(parts.chat->memory_bytes()) : 0) + bytes_of(made);
 }
 
 Bytes rendering_memory(Bytes host_limit, int renderers) {
@@ -46,7 +63,8 @@ ModelTokenizer load_tokenizer(io::FileSystem& files, const std::filesystem::path
   const bool bytes = given == "bytes";
   const std::filesystem::path folder = given.empty() ? model_folder : std::filesystem::path(given);
   if (!bytes && !folder.empty() && text::has_tokenizer(files, folder)) {
-    check_room(files, folder, host_limit);
+    const std::filesystem::path file = folder / text::kTokenizerFile;
+    check_room(file, files.open(file)->size(), host_limit);
     ModelTokenizer found{.parts = text::load_tokenizer(files, folder), .folder = folder};
     ::malloc_trim(0);  // the file's values are gone, and should be for the system too
     return found;
@@ -73,7 +91,9 @@ ModelTokenizer load_tokenizer(io::FileSystem& files, const std::filesystem::path
 
 ModelTokenizer find_tokenizer(io::FileSystem& files, const ModelSource& source,
                               const std::string& given, Bytes host_limit) {
-  ModelTokenizer found = load_tokenizer(files, source.folder, given, host_limit);
+  ModelTokenizer found = given.empty() && !source.file.empty()
+                             ? load_gguf_tokenizer(files, source.file, host_limit)
+                             : load_tokenizer(files, source.folder, given, host_limit);
   const std::int64_t ids = found.tokenizer().vocabulary();
   if (ids <= source.config.vocabulary) return found;
   throw ConfigError(fmt::format(

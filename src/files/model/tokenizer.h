@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "files/model/source.h"
@@ -15,7 +16,10 @@ inline constexpr Bytes kNoHostLimit = std::numeric_limits<Bytes>::max();
 
 struct ModelTokenizer {
   text::TokenizerFolder parts;
-  std::filesystem::path folder;  // empty: bytes, which need no file
+  // Where it came from, which may be a GGUF file; empty: bytes, which need no file.
+  std::filesystem::path folder;
+  // Its files where they were made of a GGUF file: they go wherever the model goes.
+  std::shared_ptr<const text::TokenizerTexts> made = {};
 
   const text::Tokenizer& tokenizer() const { return *parts.tokenizer; }
   // Bytes that it and its chat template hold, and that one thread needs to encode with it.
@@ -32,7 +36,8 @@ Bytes rendering_memory(Bytes host_limit, int renderers);
 ModelTokenizer load_tokenizer(io::FileSystem& files, const std::filesystem::path& model_folder,
                               const std::string& given, Bytes host_limit = kNoHostLimit);
 
-// The same for a model. Throws ConfigError where the tokenizer has ids that it does not know.
+// The same for a model, which may have its tokenizer in a GGUF file. Throws ConfigError where the
+// tokenizer has ids that it does not know.
 ModelTokenizer find_tokenizer(io::FileSystem& files, const ModelSource& source,
                               const std::string& given = {}, Bytes host_limit = kNoHostLimit);
 

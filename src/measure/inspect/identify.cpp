@@ -9,6 +9,7 @@
 
 #include "base/to_size.h"
 #include "ebb/error.h"
+#include "files/gguf/header.h"
 #include "io/text_file.h"
 #include "text/data/token_file.h"
 
@@ -35,8 +36,8 @@ bool looks_like_safetensors(const std::string& head) {
 // `found` is what the file is instead.
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string_view found) {
   throw FormatError(fmt::format(
-      "{}: {}. Ebb knows: folders of models, runs, checkpoints and texts; .safetensors files and "
-      "their index; config.json, generation_config.json, tokenizer.json; a checkpoint's "
+      "{}: {}. Ebb knows: folders of models, runs, checkpoints and texts; .gguf and .safetensors "
+      "files and their index; config.json, generation_config.json, tokenizer.json; a checkpoint's "
       "manifest.json and training.json; profiles of machines; JSONL, text and token files to train "
       "on; preset:NAME.",
       path.string(), found));
@@ -127,11 +128,9 @@ FileKind identify(io::FileSystem& files, const std::filesystem::path& path) {
   const std::string head = read_head(files, path);
   const std::string suffix = path.extension().string();
   if (suffix == ".safetensors" || looks_like_safetensors(head)) return FileKind::safetensors;
+  if (suffix == ".gguf" || files::is_gguf(head)) return FileKind::gguf;
   if (suffix == ".jsonl" || suffix == ".ndjson") return FileKind::jsonl;
   if (text::is_token_file(head)) return FileKind::tokens;
-  if (head.starts_with("GGUF")) {
-    refuse(path, "a GGUF file, which Ebb does not read; bring the model's safetensors files");
-  }
   if (head.starts_with("PK\x03\x04") || head.starts_with("\x80\x02")) {
     refuse(path,
            "a file of PyTorch or an archive, which Ebb does not read; weights can be converted "

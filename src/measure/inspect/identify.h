@@ -9,6 +9,7 @@ namespace ebb::measure {
 
 enum class FileKind {
   safetensors,
+  gguf,
   index,
   config,
   generation_config,

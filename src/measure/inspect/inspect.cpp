@@ -26,6 +26,7 @@ void describe_file(Report& report, io::FileSystem& files, const std::filesystem:
   const std::filesystem::path folder = io::parent_of(path);
   switch (identify(files, path)) {
     case FileKind::safetensors: return describe_safetensors(report, files, path);
+    case FileKind::gguf: return describe_gguf(report, files, path);
     case FileKind::index: return describe_index(report, files, path);
     case FileKind::config: return describe_config(report, files, path);
     case FileKind::generation_config: return describe_generation_config(report, files, folder);

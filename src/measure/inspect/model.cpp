@@ -8,6 +8,7 @@
 #include "engine/generation_settings.h"
 #include "files/json_file.h"
 #include "files/manifest.h"
+#include "files/model/gguf_tokenizer.h"
 #include "files/model/sidecar_files.h"
 #include "files/model/tokenizer.h"
 #include "measure/inspect/report.h"
@@ -172,6 +173,26 @@ void describe_model_folder(Report& report, io::FileSystem& files,
   add_verdict(report, obstacles);
   report.text += weights.text;
   report.json.update(weights.json);
+}
+
+void describe_gguf(Report& report, io::FileSystem& files, const std::filesystem::path& path) {
+  report.json["kind"] = "GGUF model";
+  const files::GgufFiles gguf(files, path);
+  Obstacles obstacles;
+  files::ModelSource source;
+  obstacles.look([&] {
+    source = files::find_model(files, path.string());
+    add_shapes(report, source.config);
+    add_needs(report, source.config);
+  });
+  const bool known = obstacles.found().empty();
+  obstacles.look([&] { describe_tokenizer(report, files::gguf_tokenizer(gguf), path); });
+  if (known) {
+    obstacles.look([&] { files::find_tokenizer(files, source); });
+    obstacles.look([&] { files::check_weights(files, source); });
+  }
+  add_verdict(report, obstacles);
+  describe_gguf_content(report, gguf);
 }
 
 }  // namespace ebb::measure

@@ -10,8 +10,10 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "files/gguf/gguf_files.h"
 #include "files/model/source.h"
 #include "io/file_system.h"
+#include "text/tokenizer_folder.h"
 
 namespace ebb::measure {
 
@@ -39,6 +41,11 @@ void describe_config(Report& report, io::FileSystem& files, const std::filesyste
 void describe_generation_config(Report& report, io::FileSystem& files,
                                 const std::filesystem::path& folder);
 
+// A GGUF file with all its parts: a model.
+void describe_gguf(Report& report, io::FileSystem& files, const std::filesystem::path& path);
+// Its keys, then its tensors.
+void describe_gguf_content(Report& report, const files::GgufFiles& gguf);
+
 void describe_safetensors(Report& report, io::FileSystem& files, const std::filesystem::path& path);
 void describe_index(Report& report, io::FileSystem& files, const std::filesystem::path& path);
 // Every file of a model's weights: how many tensors of which types, then each of them.
@@ -46,6 +53,9 @@ void describe_weights(Report& report, io::FileSystem& files, const std::filesyst
 
 // tokenizer.json and what lies beside it.
 void describe_tokenizer(Report& report, io::FileSystem& files, const std::filesystem::path& folder);
+// The same of a tokenizer that came in another way.
+void describe_tokenizer(Report& report, const text::TokenizerTexts& texts,
+                        const std::filesystem::path& where);
 
 void describe_checkpoint(Report& report, io::FileSystem& files,
                          const std::filesystem::path& folder);

@@ -1,6 +1,7 @@
 // A tokenizer's files.
 #include <fmt/ranges.h>
 
+#include "base/function_ref.h"
 #include "base/in_quotes.h"
 #include "base/sorted_json.h"
 #include "ebb/error.h"
@@ -73,25 +74,37 @@ void add_use(Report& report, const text::TokenizerFolder& loaded, Json& json) {
   json["files"] = loaded.files;
 }
 
-}  // namespace
-
-void describe_tokenizer(Report& report, io::FileSystem& files,
-                        const std::filesystem::path& folder) {
+// The text of a tokenizer.json, then what Ebb makes of it.
+void describe(Report& report, std::string_view text, const std::filesystem::path& path,
+              FunctionRef<text::TokenizerFolder()> load) {
   if (!report.json.contains("kind")) report.json["kind"] = "tokenizer";
   Json& json = report.json["tokenizer"];
   json = Json::object();
-  const std::filesystem::path path = folder / "tokenizer.json";
-  const SortedJson root =
-      parse_sorted_json(io::read_text(files, path, kMaxTokenizerBytes), in_quotes(path.string()));
+  const SortedJson root = parse_sorted_json(text, in_quotes(path.string()));
   if (!root.is_object()) throw FormatError(path.string() + ": expected a JSON object");
   add_file(report, root, json);
   try {
     // What the file says is told even where Ebb cannot use it.
-    add_use(report, text::load_tokenizer(files, folder), json);
+    add_use(report, load(), json);
   } catch (const Error& error) {
     report.line("  Ebb cannot use this tokenizer: {}", error.what());
     json["obstacle"] = error.what();
   }
+}
+
+}  // namespace
+
+void describe_tokenizer(Report& report, io::FileSystem& files,
+                        const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / text::kTokenizerFile;
+  describe(report, io::read_text(files, path, kMaxTokenizerBytes), path,
+           [&] { return text::load_tokenizer(files, folder); });
+}
+
+void describe_tokenizer(Report& report, const text::TokenizerTexts& texts,
+                        const std::filesystem::path& where) {
+  describe(report, texts.at(text::kTokenizerFile), where,
+           [&] { return text::make_tokenizer(texts, where); });
 }
 
 }  // namespace ebb::measure

@@ -1,0 +1,80 @@
+#include "files/gguf/types.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace ebb::files {
+namespace {
+
+using kernels::WeightBlock;
+
+struct ReadType {
+  std::uint32_t number;
+  GgufType type;
+};
+
+constexpr std::array kReadTypes = {
+    ReadType{0, StoredType::f32},    ReadType{1, StoredType::f16},
+    ReadType{30, StoredType::bf16},  ReadType{8, WeightBlock::q8_0},
+    ReadType{2, WeightBlock::q4_0},  ReadType{3, WeightBlock::q4_1},
+    ReadType{6, WeightBlock::q5_0},  ReadType{7, WeightBlock::q5_1},
+    ReadType{10, WeightBlock::q2_k}, ReadType{11, WeightBlock::q3_k},
+    ReadType{12, WeightBlock::q4_k}, ReadType{13, WeightBlock::q5_k},
+    ReadType{14, WeightBlock::q6_k},
+};
+
+struct OtherType {
+  std::uint32_t number;
+  std::string_view name;
+};
+
+constexpr std::array kOthers = {
+    OtherType{4, "Q4_2"},     OtherType{5, "Q4_3"},     OtherType{9, "Q8_1"},
+    OtherType{15, "Q8_K"},    OtherType{16, "IQ2_XXS"}, OtherType{17, "IQ2_XS"},
+    OtherType{18, "IQ3_XXS"}, OtherType{19, "IQ1_S"},   OtherType{20, "IQ4_NL"},
+    OtherType{21, "IQ3_S"},   OtherType{22, "IQ2_S"},   OtherType{23, "IQ4_XS"},
+    OtherType{24, "I8"},      OtherType{25, "I16"},     OtherType{26, "I32"},
+    OtherType{27, "I64"},     OtherType{28, "F64"},     OtherType{29, "IQ1_M"},
+    OtherType{34, "TQ1_0"},   OtherType{35, "TQ2_0"},   OtherType{39, "MXFP4"},
+};
+
+}  // namespace
+
+std::optional<GgufType> try_gguf_type(std::uint32_t number) {
+  for (const ReadType& known : kReadTypes) {
+    if (known.number == number) return known.type;
+  }
+  return std::nullopt;
+}
+
+std::string gguf_type_name(std::uint32_t number) {
+  if (const auto type = try_gguf_type(number)) return std::string(name_of(*type));
+  for (const OtherType& other : kOthers) {
+    if (other.number == number) return std::string(other.name);
+  }
+  return fmt::format("type {}", number);
+}
+
+std::string gguf_type_names() {
+  std::string names;
+  for (const ReadType& known : kReadTypes)
+    (names += names.empty() ? "" : " ") += name_of(known.type);
+  return names;
+}
+
+std::string_view name_of(const GgufType& type) {
+  return std::visit([](auto of) { return name_of(of); }, type);
+}
+
+Grain grain_of(const GgufType& type) {
+  if (const auto* plain = std::get_if<StoredType>(&type)) return {size_of(*plain), 1};
+  return kernels::grain_of(std::get<WeightBlock>(type));
+}
+
+void widen(const GgufType& type, std::span<const std::byte> from, std::span<float> to) {
+  if (const auto* plain = std::get_if<StoredType>(&type)) return widen(*plain, from, to);
+  kernels::widen_blocks(std::get<WeightBlock>(type), from, to);
+}
+
+}  // namespace ebb::files

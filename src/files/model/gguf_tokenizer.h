@@ -1,0 +1,18 @@
+// The tokenizer in a GGUF file, as the files that others keep it in.
+#pragma once
+
+#include "base/json_fwd.h"
+#include "files/gguf/gguf_files.h"
+#include "text/tokenizer_folder.h"
+
+namespace ebb::files {
+
+// tokenizer.json, tokenizer_config.json and, where the file has a template, chat_template.jinja.
+// tokenizer.ggml.model may be gpt2 (byte-level BPE, with a tokenizer.ggml.pre that is known) or
+// llama (SentencePiece's BPE: pieces with scores). Others are a FormatError, by name.
+text::TokenizerTexts gguf_tokenizer(const GgufFiles& files);
+
+// bos_token_id and eos_token_id, all that end a text or a turn, for a config.json.
+void add_gguf_token_ids(const GgufFiles& files, Json& config);
+
+}  // namespace ebb::files
