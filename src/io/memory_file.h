@@ -16,7 +16,7 @@ class MemoryFile final : public File {
   void read(Bytes offset, std::span<std::byte> to) override;
   void write(Bytes offset, std::span<const std::byte> from) override;
   void sync() override {}
-  Bytes size() const override { return static_cast<Bytes>(bytes_->size()); }
+  FileStamp stamp() const override { return {.size = static_cast<Bytes>(bytes_->size())}; }
 
  private:
   std::shared_ptr<const std::string> bytes_;
