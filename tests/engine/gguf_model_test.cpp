@@ -123,6 +123,70 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"qwen3", "qwen3", "{}"}, Case{"gemma", "gemma", R"({"tie_word_embeddings": true})"}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// Rows of blocks, in pairs, of a matrix that is read in several pieces.
+TEST(GgufBlocks, RowsInPairsComeInOrder) {
+  io::PosixFileSystem files;
+  io::TempFolder at;
+  constexpr std::int64_t width = 768, head = 64;
+  const model::Config config =
+      model::parse_config(small_config("llama", {{"hidden_size", width},
+                                                 {"num_hidden_layers", 1},
+                                                 {"num_attention_heads", width / head},
+                                                 {"num_key_value_heads", 4},
+                                                 {"head_dim", head}}),
+                          "config.json");
+  static_assert(width * width > 2 * files::kWeightPiece);
+  const auto number = [](std::int64_t row, std::int64_t column) {
+    return static_cast<std::int8_t>((row * 7 + column * 3) % 255 - 127);
+  };
+  std::string blocks;
+  for (std::int64_t row = 0; row < width; ++row) {
+    for (std::int64_t column = 0; column < width; ++column) {
+      if (column % 32 == 0) blocks += {'\x00', '\x24'};  // the scale, 1/64 in half precision
+      blocks += static_cast<char>(number(row, column));
+    }
+  }
+  const std::string name = "model.layers.0.self_attn.q_proj.weight";
+  Weights weights = random_weights(config);
+  weights.erase(name);
+  files::MadeGguf made = gguf_keys(config);
+  add_weights(made, config, weights);
+  made.tensor("blk.0.attn_q.weight", 8, {width, width}, blocks);
+  const std::filesystem::path path = at.path() / "model.gguf";
+  files::write_text(files, path, made.bytes());
+
+  const model::Parameters parameters = model::parameters_of(config);
+  std::int64_t seen = 0;
+  files::load_weights(files, files::find_model(files, path.string()), parameters,
+                      [&](int p, std::int64_t first, std::span<const float> values) {
+                        if (parameters.all[p].name != name) return;
+                        for (const float value : values) {
+                          const std::int64_t row = first / width, in_head = row % head;
+                          const std::int64_t stored =
+                              row - in_head + 2 * (in_head % (head / 2)) + in_head / (head / 2);
+                          ASSERT_EQ(value, static_cast<float>(number(stored, first % width)) / 64)
+                              << first;
+                          ++first, ++seen;
+                        }
+                      });
+  EXPECT_EQ(seen, width * width);
+}
+
+// A factor without a type is the linear one.
+TEST(GgufPositions, AFactorAloneStretches) {
+  io::PosixFileSystem files;
+  io::TempFolder at;
+  const model::Config config =
+      model::parse_config(small_config("llama", Json::object()), "config.json");
+  files::MadeGguf made = gguf_keys(config);
+  made.value("llama.rope.scaling.factor", 4.0f);
+  add_weights(made, config, random_weights(config));
+  files::write_text(files, at.path() / "model.gguf", made.bytes());
+  const auto found = files::find_model(files, (at.path() / "model.gguf").string()).config;
+  EXPECT_EQ(found.rope_scaling.kind, model::RopeScaling::Kind::linear);
+  EXPECT_EQ(found.rope_scaling.factor, 4.0);
+}
+
 // What is asked of a Llama file, and how it is refused.
 class GgufRefusal : public testing::Test {
  protected:
@@ -158,6 +222,8 @@ TEST_F(GgufRefusal, WhatEbbDoesNotCompute) {
               AllOf(HasSubstr("'llama.attention.scale'"), HasSubstr("may change what")));
   EXPECT_THAT(with("llama.rope.scaling.type", "yarn"), HasSubstr("'yarn' are not supported"));
   EXPECT_THAT(with("llama.attention.causal", false), HasSubstr("not causal"));
+  EXPECT_THAT(with("llama.rope.scaling.factor", std::numeric_limits<float>::infinity()),
+              HasSubstr("llama.rope.scaling.factor is inf"));
   EXPECT_THAT(refusal([](files::MadeGguf& made) {
                 made = files::MadeGguf().value("general.architecture", "mamba");
               }),
@@ -191,6 +257,29 @@ TEST_F(GgufRefusal, TensorsThatDoNotFit) {
                   },
                   false),
               AllOf(HasSubstr("has shape [40, 16]"), HasSubstr("make it [40, 32]")));
+}
+
+TEST_F(GgufRefusal, VectorsInBlocks) {
+  const model::Config config =
+      model::parse_config(small_config("llama", {{"attention_bias", true}}), "config.json");
+  const auto refused_without = [&](const char* name, auto add) {
+    Weights weights = random_weights(config);
+    weights.erase(name);
+    return refusal([&](files::MadeGguf& made) {
+      made = gguf_keys(config);
+      add_weights(made, config, weights);
+      add(made);
+    });
+  };
+  EXPECT_THAT(refused_without("model.layers.0.self_attn.o_proj.bias", [](files::MadeGguf&) {}),
+              AllOf(HasSubstr("blk.0.attn_output.bias is missing"), HasSubstr("other biases")));
+  EXPECT_THAT(refused_without("model.layers.0.self_attn.q_proj.bias",
+                              [](files::MadeGguf& made) {
+                                made.tensor("blk.0.attn_q.bias", 8, {64},
+                                            std::string(2 * 34, '\0'));
+                              }),
+              AllOf(HasSubstr("'blk.0.attn_q.bias' is a vector in blocks (Q8_0)"),
+                    HasSubstr("F32, F16 or BF16")));
 }
 
 TEST_F(GgufRefusal, ValuesThatAreNotFinite) {

@@ -203,6 +203,10 @@ TEST_F(GgufTokenizer, WhatIsRefused) {
   EXPECT_THAT(refusal(made), HasSubstr("tokenizer.ggml.pre is missing"));
   EXPECT_THAT(refusal(made.value("tokenizer.ggml.pre", "default")),
               AllOf(HasSubstr("'default' is not supported"), HasSubstr("qwen2")));
+  MadeGguf unmerged;
+  unmerged.value("tokenizer.ggml.model", "gpt2").value("tokenizer.ggml.pre", "gpt-2");
+  unmerged.list("tokenizer.ggml.tokens", std::vector<std::string>{"a", "b"});
+  EXPECT_THAT(refusal(unmerged), HasSubstr("tokenizer.ggml.merges is missing or empty"));
   Pieces twice;
   twice.add("the", 0, 1);
   EXPECT_THAT(refusal(twice.made()), HasSubstr("token 'the' is there twice"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <numbers>
 
@@ -16,6 +17,9 @@
 
 namespace ebb::files {
 namespace {
+
+// Factors of rotary positions are read before the model is known to be one that Ebb computes.
+constexpr std::int64_t kWidestHead = 4096;
 
 // Architectures and the families that compute them.
 constexpr std::array<std::string_view, 4> kArchitectures = {"llama", "qwen2", "qwen3", "gemma"};
@@ -61,7 +65,10 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kLayerNa
 double as_written(double value) {
   const auto narrow = static_cast<float>(value);
   if (static_cast<double>(narrow) != value) return value;
-  return std::stod(fmt::format("{}", narrow));
+  const std::string digits = fmt::format("{}", narrow);
+  // The C library's functions would read another decimal point in another language's locale.
+  std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return value;
 }
 
 // The keys of one architecture.
@@ -85,6 +92,7 @@ class Keys {
   std::optional<double> try_number(std::string_view name) const {
     const auto value = files_.try_number(key(name));
     if (!value) return std::nullopt;
+    if (!std::isfinite(*value)) files_.refuse(fmt::format("{} is {}", key(name), *value));
     return as_written(*value);
   }
 
@@ -142,7 +150,7 @@ Json rotary_factors(const GgufFiles& files, const Keys& keys, std::int64_t head_
     keys.refuse(fmt::format("{} {}; factors are supported where they are those of Llama 3.1 to 3.3",
                             kGgufRotaryFactors, why));
   };
-  if (tensor->count() != head_dim / 2) {
+  if (tensor->count() != head_dim / 2 || head_dim > kWidestHead) {
     refuse(fmt::format("has {} factors for {} frequencies", tensor->count(), head_dim / 2));
   }
   std::vector<std::byte> stored(to_size(tensor->bytes));
@@ -178,8 +186,10 @@ void add_positions(const GgufFiles& files, const Keys& keys, std::int64_t head_d
     keys.refuse(fmt::format("rotary positions in {} of {} dimensions are not supported", *turned,
                             head_dim));
   }
-  const std::string type = files.try_text(keys.key("rope.scaling.type"))
-                               .value_or(keys.has("rope.scale_linear") ? "linear" : "none");
+  // Files that name a factor and no type mean the linear one, which was there first.
+  const bool stretched = keys.has("rope.scaling.factor") || keys.has("rope.scale_linear");
+  const std::string type =
+      files.try_text(keys.key("rope.scaling.type")).value_or(stretched ? "linear" : "none");
   const Json factors = rotary_factors(files, keys, head_dim, theta);
   if (type == "linear") {
     const auto factor = keys.try_number("rope.scaling.factor");

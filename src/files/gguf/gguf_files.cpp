@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/in_quotes.h"
+#include "base/to_size.h"
 #include "ebb/error.h"
 
 namespace ebb::files {
@@ -156,9 +157,27 @@ const GgufList* GgufFiles::find_list(std::string_view key, bool of_texts) const 
   return list;
 }
 
+std::int64_t GgufFiles::count(std::string_view key) const {
+  const GgufValue* value = find_value(key);
+  const auto* list = value == nullptr ? nullptr : std::get_if<GgufList>(value);
+  return list == nullptr ? 0 : list->count;
+}
+
+Bytes GgufFiles::list_bytes(std::string_view key) const {
+  const GgufValue* value = find_value(key);
+  const auto* list = value == nullptr ? nullptr : std::get_if<GgufList>(value);
+  return list == nullptr ? 0 : list->bytes;
+}
+
+void GgufFiles::visit_texts(std::string_view key, FunctionRef<void(std::string text)> visit) const {
+  if (const GgufList* list = find_list(key, true)) read_texts(*parts_.front().file, *list, visit);
+}
+
 std::vector<std::string> GgufFiles::texts(std::string_view key) const {
-  const GgufList* list = find_list(key, true);
-  return list == nullptr ? std::vector<std::string>() : read_texts(*parts_.front().file, *list);
+  std::vector<std::string> texts;
+  texts.reserve(to_size(count(key)));
+  visit_texts(key, [&](std::string text) { texts.push_back(std::move(text)); });
+  return texts;
 }
 
 std::vector<double> GgufFiles::numbers(std::string_view key) const {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "files/gguf/header.h"
 #include "io/file_system.h"
 
@@ -47,6 +48,11 @@ class GgufFiles {
   std::optional<std::int64_t> try_integer(std::string_view key) const;
   std::optional<double> try_number(std::string_view key) const;
   std::optional<bool> try_boolean(std::string_view key) const;
+  // Entries of a list, and the bytes that they take in the file; 0 where there is no such list.
+  std::int64_t count(std::string_view key) const;
+  Bytes list_bytes(std::string_view key) const;
+  // The texts of a list one by one, so that none need be kept.
+  void visit_texts(std::string_view key, FunctionRef<void(std::string text)> visit) const;
   // Lists, read from the file; empty where there is no such key.
   std::vector<std::string> texts(std::string_view key) const;
   std::vector<double> numbers(std::string_view key) const;

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "ebb/units.h"
 #include "files/gguf/types.h"
 #include "io/file.h"
@@ -68,7 +69,7 @@ inline constexpr Bytes kMaxGgufHeader = 256 * kMiB;
 GgufHeader read_gguf_header(io::File& file);
 
 // The items of a list of this file, one by one. Throws FormatError where the file has changed.
-std::vector<std::string> read_texts(io::File& file, const GgufList& list);
+void read_texts(io::File& file, const GgufList& list, FunctionRef<void(std::string text)> visit);
 std::vector<double> read_numbers(io::File& file, const GgufList& list);
 
 // Whether it begins as a GGUF file.

@@ -18,6 +18,7 @@ namespace ebb::files {
 namespace {
 
 constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
+constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
 constexpr std::string_view kSpace = "\u2581";  // what SentencePiece has for a space
 // SentencePiece makes pieces of 16 characters at most.
 constexpr std::size_t kLongestPiece = 256;
@@ -44,15 +45,20 @@ std::optional<std::int64_t> token_id(const GgufFiles& files, std::string_view na
   return id;
 }
 
+// A number for each token; empty where the file has none. Its length is known before any is read.
+std::vector<double> read_for_each_token(const GgufFiles& files, std::string_view key) {
+  const std::int64_t count = files.count(key), tokens = files.count(kTokensKey);
+  if (count > 0 && count != tokens) {
+    files.refuse(fmt::format("{} has {} entries for {} tokens", key, count, tokens));
+  }
+  return files.numbers(key);
+}
+
 Vocabulary read_vocabulary(const GgufFiles& files) {
   Vocabulary found{.tokens = files.texts(kTokensKey),
-                   .types = files.numbers("tokenizer.ggml.token_type")};
+                   .types = read_for_each_token(files, "tokenizer.ggml.token_type")};
   if (found.tokens.empty()) files.refuse(fmt::format("{} is missing or empty", kTokensKey));
   if (found.types.empty()) found.types.assign(found.tokens.size(), kNormal);
-  if (found.types.size() != found.tokens.size()) {
-    files.refuse(fmt::format("tokenizer.ggml.token_type has {} entries for {} tokens",
-                             found.types.size(), found.tokens.size()));
-  }
   for (std::size_t i = 0; i < found.tokens.size(); ++i) {
     if (!utf8::find_invalid(found.tokens[i])) continue;
     files.refuse(
@@ -91,13 +97,11 @@ SortedJson added_tokens(const Vocabulary& vocabulary) {
 }
 
 // Pieces with scores say which of two neighbours to join first: those whose whole has the highest
-// score. As merges that is every way to cut a piece into two, by score.
+// score. As merges that is every way to cut a piece into two, by score; of equal scores the lower
+// id goes first, as in the tokenizer.json files that transformers makes of such pieces.
 SortedJson merges_by_score(const GgufFiles& files, const Vocabulary& vocabulary) {
-  const std::vector<double> scores = files.numbers("tokenizer.ggml.scores");
-  if (scores.size() != vocabulary.tokens.size()) {
-    files.refuse(fmt::format("tokenizer.ggml.scores has {} entries for {} tokens", scores.size(),
-                             vocabulary.tokens.size()));
-  }
+  const std::vector<double> scores = read_for_each_token(files, "tokenizer.ggml.scores");
+  if (scores.empty()) files.refuse("tokenizer.ggml.scores is missing or empty");
   std::unordered_map<std::string_view, std::size_t> pieces;
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
@@ -180,13 +184,19 @@ void add_byte_level(const GgufFiles& files, const Vocabulary&, SortedJson& json,
                      {"use_regex", false}};
   SortedJson& model = json["model"];
   model["ignore_merges"] = split->whole_words;
+  if (files.count(kMergesKey) == 0) {
+    files.refuse(
+        fmt::format("{} is missing or empty; get the file again, or convert the model "
+                    "anew",
+                    kMergesKey));
+  }
   model["merges"] = SortedJson::array();
-  for (std::string& merge : files.texts("tokenizer.ggml.merges")) {
+  files.visit_texts(kMergesKey, [&](std::string merge) {
     if (utf8::find_invalid(merge)) {
-      files.refuse("tokenizer.ggml.merges: " + in_quotes(merge) + " is not UTF-8");
+      files.refuse(fmt::format("{}: {} is not UTF-8", kMergesKey, in_quotes(merge)));
     }
     model["merges"].push_back(std::move(merge));
-  }
+  });
   begins = adds_begin(files, split->begins);
 }
 
@@ -221,6 +231,10 @@ void add_pieces(const GgufFiles& files, const Vocabulary& vocabulary, SortedJson
 }
 
 }  // namespace
+
+Bytes gguf_tokenizer_bytes(const GgufFiles& files) {
+  return files.list_bytes(kTokensKey) + files.list_bytes(kMergesKey);
+}
 
 text::TokenizerTexts gguf_tokenizer(const GgufFiles& files) {
   const auto model = files.try_text("tokenizer.ggml.model");
@@ -265,20 +279,24 @@ text::TokenizerTexts gguf_tokenizer(const GgufFiles& files) {
 }
 
 void add_gguf_token_ids(const GgufFiles& files, Json& config) {
-  const std::vector<std::string> tokens = files.texts(kTokensKey);
-  if (const auto id = token_id(files, "bos", tokens.size())) config["bos_token_id"] = *id;
+  const auto tokens = to_size(files.count(kTokensKey));
+  if (const auto id = token_id(files, "bos", tokens)) config["bos_token_id"] = *id;
   Json ends = Json::array();
   const auto add = [&](std::int64_t id) {
     if (std::find(ends.begin(), ends.end(), Json(id)) == ends.end()) ends.push_back(id);
   };
   for (const std::string_view name : {"eos", "eot", "eom"}) {
-    if (const auto id = token_id(files, name, tokens.size())) add(*id);
+    if (const auto id = token_id(files, name, tokens)) add(*id);
   }
   // Files of older tools name the end of a text only; a chat's turns end with one of these.
   constexpr std::array<std::string_view, 4> turns = {"<|eot_id|>", "<|im_end|>", "<end_of_turn>",
                                                      "<|end|>"};
-  for (std::size_t i = 0; i < tokens.size() && !ends.empty(); ++i) {
-    if (std::ranges::find(turns, tokens[i]) != turns.end()) add(static_cast<std::int64_t>(i));
+  if (!ends.empty()) {
+    std::int64_t id = 0;
+    files.visit_texts(kTokensKey, [&](const std::string& token) {
+      if (std::ranges::find(turns, token) != turns.end()) add(id);
+      ++id;
+    });
   }
   if (ends.size() == 1) config["eos_token_id"] = ends.front();
   if (ends.size() > 1) config["eos_token_id"] = ends;

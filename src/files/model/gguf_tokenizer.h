@@ -11,6 +11,8 @@ namespace ebb::files {
 // tokenizer.ggml.model may be gpt2 (byte-level BPE, with a tokenizer.ggml.pre that is known) or
 // llama (SentencePiece's BPE: pieces with scores). Others are a FormatError, by name.
 text::TokenizerTexts gguf_tokenizer(const GgufFiles& files);
+// About what its vocabulary takes as text, known before any of it is read.
+Bytes gguf_tokenizer_bytes(const GgufFiles& files);
 
 // bos_token_id and eos_token_id, all that end a text or a turn, for a config.json.
 void add_gguf_token_ids(const GgufFiles& files, Json& config);

@@ -50,8 +50,11 @@ GgufWeights::GgufWeights(io::FileSystem& files, const ModelSource& source,
     const std::string name = gguf_name(parameter.name);
     Place place{.in = files_.find(name)};
     if (place.in.tensor == nullptr) {
-      files_.refuse(fmt::format("tensor {} is missing; get the file again, or convert it anew",
-                                name.empty() ? parameter.name : name));
+      files_.refuse(fmt::format("tensor {} is missing{}", name.empty() ? parameter.name : name,
+                                parameter.matrix || name.ends_with("_norm.weight")
+                                    ? "; get the file again, or convert it anew"
+                                    : ", though the file has other biases of the kind: Ebb does "
+                                      "not compute such a model"));
     }
     const GgufTensor& tensor = *place.in.tensor;
     if (tensor.shape != shape_of(parameter)) {
@@ -59,6 +62,13 @@ GgufWeights::GgufWeights(io::FileSystem& files, const ModelSource& source,
           fmt::format("{}: tensor {} has shape [{}], but the file's keys make it [{}]",
                       place.in.part->file->path().string(), in_quotes(name),
                       fmt::join(tensor.shape, ", "), fmt::join(shape_of(parameter), ", ")));
+    }
+    if (!parameter.matrix && grain_of(tensor.type).per > 1) {
+      throw FormatError(
+          fmt::format("{}: tensor {} is a vector in blocks ({}); Ebb reads vectors as F32, F16 or "
+                      "BF16. Convert "
+                      "the model anew.",
+                      place.in.part->file->path().string(), in_quotes(name), name_of(tensor.type)));
     }
     if (parameter.matrix) place.columns = parameter.cols;
     if (paired && is_rotated(name)) place.paired_rows = source.config.head_dim;

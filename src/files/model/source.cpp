@@ -51,7 +51,7 @@ ModelSource find_gguf_model(io::FileSystem& files, const std::string& model) {
   const GgufFiles gguf(files, model);
   ModelSource source{
       .name = model, .config = {}, .folder = {}, .stored_config = {}, .file = gguf.path()};
-  source.config = model::parse_config(gguf_config(gguf), model);
+  source.config = model::parse_config(gguf_config(gguf), model + ", its keys as config.json");
   // All of it, as another reader of what is saved wants it.
   source.stored_config = model::to_json(source.config, name_of(DType::bf16));
   add_gguf_token_ids(gguf, source.stored_config);

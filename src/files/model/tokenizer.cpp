@@ -40,7 +40,10 @@ Bytes bytes_of(const std::shared_ptr<const text::TokenizerTexts>& texts) {
 ModelTokenizer load_gguf_tokenizer(io::FileSystem& files, const std::filesystem::path& file,
                                    Bytes host_limit) {
   ModelTokenizer found{.parts = {}, .folder = file};
-  found.made = std::make_shared<const text::TokenizerTexts>(gguf_tokenizer(GgufFiles(files, file)));
+  const GgufFiles gguf(files, file);
+  check_room(file, gguf_tokenizer_bytes(gguf), host_limit);
+  found.made = std::make_shared<const text::TokenizerTexts>(gguf_tokenizer(gguf));
+  // Pieces with scores are written out as more than they were.
   check_room(file, static_cast<Bytes>(found.made->at(text::kTokenizerFile).size()), host_limit);
   found.parts = text::make_tokenizer(*found.made, file);
   ::malloc_trim(0);

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdlib>
+#include <limits>
 
 #include "base/to_size.h"
 #include "text/chat/budget.h"
@@ -318,8 +320,15 @@ ExpressionPtr ExpressionParser::primary() {
 
 ExpressionPtr ExpressionParser::number() {
   const Token token = next();
-  if (token.kind == Kind::real)
-    return make(token.line, 0, Literal{std::strtod(token.value.c_str(), nullptr)});
+  if (token.kind == Kind::real) {
+    // Unlike strtod it knows no locale. What is too large is infinity, as in Python, and what is
+    // too small is nothing.
+    const std::string& text = token.value;
+    const bool tiny = text.find('-') != std::string::npos;
+    double value = tiny ? 0.0 : std::numeric_limits<double>::infinity();
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return make(token.line, 0, Literal{value});
+  }
   const char letter = token.value.size() > 1 ? static_cast<char>(token.value[1] | 0x20) : '\0';
   const int base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 10;
   errno = 0;

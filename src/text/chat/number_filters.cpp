@@ -117,7 +117,10 @@ Value absolute(const Value& self, const Arguments& arguments, Budget&) {
 // To the nearest, and to the even of two: of the exact binary value, as the C library prints it.
 double round_to(double number, int digits) {
   if (!std::isfinite(number)) return number;
-  return std::strtod(fmt::format("{:.{}f}", number, digits).c_str(), nullptr);
+  const std::string text = fmt::format("{:.{}f}", number, digits);
+  // Unlike strtod it knows no locale.
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
 }
 
 Value round(const Value& self, const Arguments& arguments, Budget&) {
