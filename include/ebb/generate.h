@@ -25,7 +25,7 @@ struct SamplingOptions {
 };
 
 struct GenerateOptions : SamplingOptions {
-  std::string model;      // a model's folder, or a run's: its last checkpoint
+  std::string model;      // as Model::open takes it (ebb/model.h)
   std::string tokenizer;  // a folder with tokenizer.json; empty: the model's own, or bytes
   std::string prompt;
   bool chat = false;   // the prompt is what a user says, put through the model's chat template

@@ -12,9 +12,9 @@ struct Inspection {
 };
 
 // `path`: preset:NAME, or the path of anything that Ebb reads: a model's folder or one of its files
-// (safetensors, index, config.json, tokenizer.json, ...), a run, a checkpoint, training data. What
-// is recognized but cannot be used is described, with the reason; what is not recognized is a
-// FormatError that lists what would be.
+// (safetensors, index, config.json, tokenizer.json, ...), a GGUF file, a run, a checkpoint,
+// training data. What is recognized but cannot be used is described, with the reason; what is not
+// recognized is a FormatError that lists what would be.
 Inspection inspect(const std::string& path);
 
 }  // namespace ebb

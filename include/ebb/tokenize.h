@@ -12,7 +12,7 @@
 namespace ebb {
 
 struct TokenizeOptions {
-  std::string model;              // a model's folder, whose tokenizer is used
+  std::string model;              // as Model::open takes it (ebb/model.h): its tokenizer is used
   std::string tokenizer;          // or a folder with tokenizer.json, or bytes
   std::vector<std::string> data;  // text files, JSONL of texts, or folders of them
   std::string out;                // the file to make

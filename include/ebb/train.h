@@ -27,8 +27,7 @@ struct SaveEvery {
 
 // What to train, with what, within what. Fields are named as the command line's flags.
 struct TrainOptions {
-  std::string
-      model;  // a folder with config.json and model.safetensors, a GGUF file, or preset:NAME
+  std::string model;              // as Model::open takes it (ebb/model.h)
   std::vector<std::string> data;  // text, JSONL and token files, or folders of them
   std::string out;                // the run's folder
 

@@ -56,8 +56,9 @@ void add_generate(CLI::App& app, Action& action) {
   auto options = std::make_shared<GenerateOptions>();
   auto json = std::make_shared<bool>(false);
   GenerateOptions& o = *options;
-  verb->add_option("--model", o.model,
-                   "A model's folder or GGUF file, or a run's folder: its last checkpoint")
+  verb->add_option(
+          "--model", o.model,
+          "A model's folder or GGUF file, a run's folder (its last checkpoint), or preset:NAME")
       ->required();
   verb->add_option("--tokenizer", o.tokenizer,
                    "A folder with tokenizer.json; without it the model's own, or bytes");

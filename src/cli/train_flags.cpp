@@ -230,9 +230,8 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
 std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb) {
   auto options = std::make_shared<TrainOptions>();
   TrainOptions& o = *options;
-  verb.add_option(
-          "--model", o.model,
-          "A Hugging Face folder, a GGUF file, a run of Ebb, or a preset such as preset:small")
+  verb.add_option("--model", o.model,
+                  "A model's folder or GGUF file, a run's folder, or a preset such as preset:small")
       ->required();
   add_data(verb, o);
   add_limits(verb, o);

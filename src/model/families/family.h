@@ -1,6 +1,6 @@
 // What a family of models is: a name for some features of Config, the names of its fields in
 // config.json and of its parameters in files. Each is one small file of this folder and one line of
-// registry.cpp; CONTRIBUTING.md says how to add one.
+// registry.cpp; docs/extending.md says how to add one.
 #pragma once
 
 #include <span>
