@@ -1,5 +1,6 @@
 # Writes the source that says which commit is built, each time something is; the file changes only
 # where the commit does, so nothing is compiled for nothing.
+cmake_minimum_required(VERSION 3.21)
 set(commit "unknown")
 find_package(Git QUIET)
 if(GIT_FOUND)
