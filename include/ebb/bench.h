@@ -1,4 +1,5 @@
-// How fast this machine does what training is made of, beside what it could do at most.
+// How fast this machine trains and generates, and does what both are made of, beside what it could
+// do at most.
 #pragma once
 
 #include <cstdint>
@@ -76,5 +77,38 @@ struct TrainBenchOptions {
 // those that do not. Throws ConfigError for what is not to be had.
 BenchResult bench_training(const TrainBenchOptions& options,
                            const std::function<void(const BenchProgress&)>& progress);
+
+// Tests of generation: each of them at every depth, with every model, type, number of threads and
+// limit that is given.
+struct GenerateBenchOptions {
+  struct PromptAndTokens {
+    std::int64_t prompt = 0;
+    std::int64_t tokens = 0;
+  };
+
+  // As of GenerateOptions, or presets, whose weights are random. Empty: a preset that suits the
+  // device.
+  std::vector<std::string> models;
+  // Where none of these three is given: a prompt of 512 tokens, and 128 tokens.
+  std::vector<std::int64_t> prompt_tokens;  // read at once
+  std::vector<std::int64_t> tokens;         // one after the other
+  std::vector<PromptAndTokens> both;        // a prompt and the tokens behind it
+  std::vector<std::int64_t> depths;         // tokens that the sequence has before a test; empty: 0
+  std::int64_t repetitions = 5;             // of each test, after one that does not count
+  std::vector<FloatType> dtypes;            // empty: as stored
+  std::vector<int> threads;                 // 0 is all that may be used; empty: all
+  std::vector<Bytes> device_memory;         // limits; empty: what the machine has
+  std::vector<Bytes> host_memory;
+  DeviceKind device = DeviceKind::automatic;
+  double ceiling_seconds = 1;      // spent on each rate that ceilings are made of, or more
+  std::string profile;             // a file of `ebb probe`; empty: the kept one, or measured first
+  std::string commit = "unknown";  // that the program was built from, for the result
+};
+
+// Times the model alone, on made-up tokens: no tokenizer and no sampling. A test that does not fit
+// says so and the others go on. Throws ConfigError, before anything is measured, for what is not
+// to be had or is longer than the model knows positions.
+BenchResult bench_generation(const GenerateBenchOptions& options,
+                             const std::function<void(const BenchProgress&)>& progress);
 
 }  // namespace ebb

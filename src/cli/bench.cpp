@@ -1,12 +1,16 @@
 #include "ebb/bench.h"
 
+#include <charconv>
+
 #include <fmt/format.h>
 
+#include "cli/commit.h"
 #include "cli/measuring.h"
 #include "cli/output.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
 #include "cli/words.h"
+#include "ebb/error.h"
 
 namespace ebb::cli {
 
@@ -127,6 +131,99 @@ void add_training(CLI::App& verb, Action& action) {
   });
 }
 
+// "512,128". Throws ConfigError.
+GenerateBenchOptions::PromptAndTokens parse_pair(const std::string& text) {
+  GenerateBenchOptions::PromptAndTokens pair;
+  const char* const end = text.data() + text.size();
+  const auto [comma, prompt] = std::from_chars(text.data(), end, pair.prompt);
+  if (prompt == std::errc{} && comma != end && *comma == ',') {
+    const auto [last, tokens] = std::from_chars(comma + 1, end, pair.tokens);
+    if (tokens == std::errc{} && last == end) return pair;
+  }
+  throw ConfigError(fmt::format(
+      "--pg '{}': expected the prompt's tokens and those behind it, such as 512,128", text));
+}
+
+// A list of limits; `values` stays empty where the flag is not given.
+void add_limits(CLI::App& verb, const std::string& flag, std::vector<Bytes>& values,
+                const std::string& help, const std::string& group) {
+  verb.add_option_function<std::vector<std::string>>(
+          flag,
+          [&values, flag](const std::vector<std::string>& words) {
+            for (const std::string& word : words) values.push_back(parse_bytes(word, flag));
+          },
+          help)
+      ->type_name("BYTES")
+      ->group(group)
+      ->delimiter(',');
+}
+
+void add_generation(CLI::App& verb, Action& action) {
+  CLI::App* generate = verb.add_subcommand(
+      "generate",
+      "Prompts and tokens of a model, as llama-bench has them: speed measured and predicted, its "
+      "share of the ceiling");
+  auto options = std::make_shared<GenerateBenchOptions>();
+  GenerateBenchOptions& o = *options;
+  o.commit = kBuildCommit;
+  const std::string tests = "Tests (a prompt of 512 and 128 tokens if none of the first three)";
+  const auto of_tests = [&](const char* flag, auto& value, const char* help) {
+    generate->add_option(flag, value, help)->group(tests)->delimiter(',');
+  };
+  of_tests("--prompt-tokens", o.prompt_tokens, "Read a prompt of so many tokens (pp512)");
+  of_tests("--tokens", o.tokens, "Generate so many tokens, one after the other (tg128)");
+  generate
+      ->add_option_function<std::vector<std::string>>(
+          "--pg",
+          [&o](const std::vector<std::string>& words) {
+            for (const std::string& word : words) o.both.push_back(parse_pair(word));
+          },
+          "Both, one behind the other, as PROMPT,TOKENS (pp512+tg128)")
+      ->type_name("PROMPT,TOKENS")
+      ->group(tests);
+  of_tests("--depth", o.depths, "Tokens that lie before, in the cache (@ d8192); 0 if not given");
+  generate
+      ->add_option("--repetitions", o.repetitions, "Of each test, after one that does not count")
+      ->capture_default_str()
+      ->group(tests);
+  const std::string crossed = "Setups (each may be several: every test is made with all of them)";
+  generate
+      ->add_option("--model", o.models,
+                   "A folder, a GGUF file, or a preset, whose weights are random (one that suits "
+                   "the device if not given)")
+      ->group(crossed);
+  add_words(*generate, "--dtype", o.dtypes, "bf16, fp32, or auto: as stored")
+      ->group(crossed)
+      ->delimiter(',');
+  generate->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
+      ->group(crossed)
+      ->delimiter(',');
+  add_limits(*generate, "--device-memory", o.device_memory,
+             "The most that may be held on the device", crossed);
+  add_limits(*generate, "--host-memory", o.host_memory, "The most that may be held in host memory",
+             crossed);
+  add_word(*generate, "--device", o.device, "cpu, cuda, or auto: a GPU where there is one");
+  generate
+      ->add_option("--ceiling-seconds", o.ceiling_seconds,
+                   "To spend on each rate that ceilings are made of, or more")
+      ->capture_default_str();
+  generate->add_option(
+      "--profile", o.profile,
+      "Speeds to plan with, from ebb probe --out FILE; those it kept if not given, or "
+      "measured first where it kept none");
+  auto json = std::make_shared<bool>(false);
+  generate->add_flag("--json", *json, "Print one JSON object");
+  generate->callback([options, json, &action] {
+    action = [options, json] {
+      const BenchResult result = [&] {
+        const MeasuringProgress progress;
+        return bench_generation(*options, [&](const BenchProgress& p) { progress(p); });
+      }();
+      return finish(result, *json);
+    };
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
@@ -135,6 +232,7 @@ void add_bench(CLI::App& app, Action& action) {
   verb->require_subcommand(1);
   add_optimizer(*verb, action);
   add_training(*verb, action);
+  add_generation(*verb, action);
   add_disk(*verb, action);
 }
 

@@ -1,5 +1,6 @@
 #include "ebb/generate.h"
 
+#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -31,7 +32,12 @@ int run(const GenerateOptions& options, bool json) {
   // Printed with the first piece: what was refused leaves nothing on the output. An answer stands
   // alone, a continuation follows its beginning.
   std::string unprinted = options.chat ? std::string() : options.prompt;
+  const auto start = std::chrono::steady_clock::now();
+  double first = 0;  // seconds until the first piece; 0 where none came
   const GenerateSummary summary = generate(options, [&](std::string_view piece) {
+    if (first == 0) {
+      first = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
     if (json) return true;
     print_out(std::exchange(unprinted, {}));
     print_out(piece);
@@ -42,6 +48,11 @@ int run(const GenerateOptions& options, bool json) {
   // Everything but the text goes to stderr: stdout can be piped.
   if (!summary.warning.empty()) fmt::print(stderr, "{}\n", summary.warning);
   fmt::print(stderr, "{}\n", summary.settings);
+  if (first > 0) {
+    fmt::print(stderr, "First token after {}: loading {}, prompt {}\n", format_seconds(first),
+               format_seconds(first - summary.prompt_seconds),
+               format_seconds(summary.prompt_seconds));
+  }
   fmt::print(stderr, "{} tokens, {:.1f} tokens/s, prompt of {} in {}, device {} of {}\n",
              summary.tokens, summary.tokens_per_second, summary.prompt_tokens,
              format_seconds(summary.prompt_seconds), format_bytes(summary.device_peak),

@@ -4,23 +4,18 @@
 #include "ebb/bench.h"
 #include "ebb/error.h"
 #include "ebb/version.h"
-#include "engine/machine_profile.h"
 #include "engine/settings.h"
 #include "files/model/source.h"
 #include "io/posix_file_system.h"
+#include "measure/bench/plan_speeds.h"
 #include "measure/bench/progress_reporter.h"
 #include "measure/bench/training_report.h"
-#include "measure/probe/measure.h"
 
 namespace ebb {
 namespace {
 
 using measure::RowResult;
 using measure::TrainingRow;
-
-// Seconds spent, about, on a machine without a profile: plans by guessed speeds would say nothing
-// about the planner.
-constexpr double kProbeSeconds = 15;
 
 // Throws ConfigError. The bound keeps warm-up and steps together far from overflow.
 void check_steps(std::int64_t steps, std::string_view flag, std::int64_t least) {
@@ -49,15 +44,7 @@ BenchResult bench_training(const TrainBenchOptions& options,
     work.push_back(work_of(row, model::parameters_of(config).count()));
     all += work.back();
   }
-  std::string speeds = engine::load_profile(files, runtime, options.profile);
-  if (!runtime.profile().matmul_flops.measured() && options.profile.empty()) {
-    measure::ProgressReporter reporter(1, progress);
-    const auto tell = [&](const std::string& now, double done) {
-      reporter.tell("this machine: " + now, done);
-    };
-    runtime.use_profile(measure::measure_machine(runtime, kProbeSeconds, tell).profile);
-    speeds = "Speeds were measured first, for this run alone; `ebb probe` keeps them";
-  }
+  const std::string speeds = measure::use_plan_speeds(files, runtime, options.profile, progress);
 
   measure::ProgressReporter reporter(all, progress);
   measure::RowRunner runner(runtime, files, options);

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "ebb/units.h"
+#include "measure/bench/row_words.h"
 
 namespace ebb::measure {
 namespace {
@@ -80,20 +81,8 @@ std::string peak_text(const Peak& peak) {
                      peak.measured - peak.predicted);
 }
 
-// "qwen2.5-3b" of "preset:qwen2.5-3b", the last part of a path.
-std::string short_model(const std::string& model) {
-  return model.substr(model.find_last_of(":/", model.size() - 1) + 1);
-}
-
-// The line that says what is missing, or the first.
-std::string short_refusal(const std::string& refusal) {
-  const std::size_t missing = refusal.find("Missing on");
-  const std::size_t first = missing == std::string::npos ? 0 : missing;
-  return refusal.substr(first, refusal.find('\n', first) - first);
-}
-
 std::string refusal_text(const RowResult& row) {
-  return (row.failed ? "failed: " : "does not fit: ") + short_refusal(row.refusal);
+  return measure::refusal_text(row.refusal, row.failed);
 }
 
 std::string start_of(const TrainingRow& row) {

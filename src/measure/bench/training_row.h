@@ -13,16 +13,10 @@
 #include "engine/start_times.h"
 #include "engine/training_run.h"
 #include "io/file_system.h"
+#include "measure/bench/peak.h"
 #include "measure/bench/training_rows.h"
 
 namespace ebb::measure {
-
-// The most bytes of one tier: what was allowed, what the plan said and what was counted.
-struct Peak {
-  Bytes limit = 0;
-  Bytes predicted = 0;
-  Bytes measured = 0;
-};
 
 // A plan and what a run by it took.
 struct MeasuredPlan {
