@@ -146,33 +146,49 @@ TEST(EvaluationRunTest, HasTheBitsOfTrainingWithTheVocabularyInPieces) {
   }
 }
 
-// From all that it could want down to where it is refused.
+// From all that it could want down to the least with which there is a plan, and no byte below.
 TEST(EvaluationRunTest, FitsWhereThePlanSaysSo) {
   TrainingSettings s = long_vocabulary(true);
   s.fixed = {};
   const Evaluation expected = by_training(long_vocabulary(true));
   Runtime runtime(test_device(), 2);
-  const Bytes most = plan_evaluation(runtime, s).peak(Tier::device);
-  bool cut = false, refused = false;
-  for (Bytes device = most; !refused; device -= most / 9) {
+  // What is said where it is refused.
+  const auto refusal = [&](Bytes device) -> std::string {
     s.limits[Tier::device] = device;
     try {
       plan_evaluation(runtime, s);
     } catch (const OutOfBudget& error) {
-      refused = true;
-      ASSERT_EQ(error.shortfalls().size(), 1u);
+      EXPECT_EQ(error.shortfalls().size(), 1u);
       EXPECT_EQ(error.shortfalls().front().limit, device);
-      EXPECT_THAT(error.what(),
-                  AllOf(HasSubstr("Missing on the device"), HasSubstr("weights"),
-                        HasSubstr("Closest plan: --weights"), HasSubstr("What would help"),
-                        HasSubstr("--micro-batch 1"), HasSubstr("a higher limit")));
+      return error.what();
+    }
+    return {};
+  };
+  Bytes fits = plan_evaluation(runtime, s).peak(Tier::device), refused = 0;
+  const Bytes step = fits / 9;
+  bool cut = false;
+  for (Bytes device = fits; refused == 0; device -= step) {
+    if (!refusal(device).empty()) {
+      refused = device;
       break;
     }
+    fits = device;
     const Alone found = alone(s, 2, fmt::format("device {}", device));
     EXPECT_EQ(found.result.loss_sum, expected.loss_sum) << device;
     cut = cut || found.choices.vocabulary_cut == 1;
   }
   EXPECT_TRUE(cut) << "the table was never larger than the device";
+  while (fits - refused > 1) {
+    const Bytes middle = refused + (fits - refused) / 2;
+    (refusal(middle).empty() ? fits : refused) = middle;
+  }
+  EXPECT_EQ(refusal(fits), "");
+  EXPECT_EQ(alone(s, 2, "the least").result.loss_sum, expected.loss_sum);
+  EXPECT_THAT(refusal(refused),
+              AllOf(HasSubstr("Missing on the device: 1 B (1 bytes)"), HasSubstr("weights"),
+                    HasSubstr(fmt::format("--device-memory {} would do", fits)),
+                    HasSubstr("Closest plan: --weights"), HasSubstr("What would help"),
+                    HasSubstr("--micro-batch 1\n"), HasSubstr("a higher limit")));
 }
 
 TEST(EvaluationRunTest, AnotherPlacementIsAdvisedWhereItHelps) {
