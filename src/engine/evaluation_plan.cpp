@@ -21,8 +21,8 @@ constexpr Bytes kWeightPieceBytes = 10 * ParameterStore::kPiece;
 // The batch that is being made and the one that is done.
 constexpr Bytes kBatches = 2;
 
-plan::Plan plan_of(kernels::CountingOps& ops, const plan::Profile& profile,
-                   const TrainingSettings& s) {
+plan::Plan find_plan(kernels::CountingOps& ops, const plan::Profile& profile,
+                     const TrainingSettings& s) {
   EvaluationShape shape{
       .dtype = s.dtype, .extras = s.extras, .task_bytes = task_bytes(s.trace_steps)};
   const Bytes batch = 2 * 4 * s.shape.tokens();
@@ -41,7 +41,7 @@ List<std::string> remedies_for(const plan::Plan& closest, kernels::CountingOps& 
   List<std::string> remedies;
   const auto fits_with = [&](const TrainingSettings& other, const std::string& remedy,
                              bool show_flags = false) {
-    const plan::Plan plan = plan_of(ops, profile, other);
+    const plan::Plan plan = find_plan(ops, profile, other);
     if (!fits(plan)) return false;
     remedies.push_back(fmt::format("{}{}{}", remedy, show_flags ? ": fits with " : "",
                                    show_flags ? plan::evaluation_flags(plan.choices) : ""));
@@ -131,7 +131,7 @@ std::string note_on_length(const TrainingSettings& s) {
 
 plan::Plan plan_evaluation(kernels::CountingOps& ops, const plan::Profile& profile,
                            const TrainingSettings& s) {
-  plan::Plan plan = plan_of(ops, profile, s);
+  plan::Plan plan = find_plan(ops, profile, s);
   if (fits(plan)) return plan;
   List<std::string> remedies = remedies_for(plan, ops, profile, s);
   const std::string text =

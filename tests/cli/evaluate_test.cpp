@@ -107,7 +107,8 @@ TEST_F(Evaluate, ATraceShowsTheLastBatches) {
 
 TEST_F(Evaluate, BadInputIsToldByName) {
   const auto refused = [&](const Arguments& more, const std::string& words) {
-    const Finished end = run_ebb(command("preset:tiny", more));
+    const Finished end = run_ebb(
+        Arguments{"evaluate", "--model", "preset:tiny", "--data", data, "--device", "cpu"} + more);
     EXPECT_EQ(end.code, 1) << end.out;
     EXPECT_EQ(end.out, "");
     EXPECT_THAT(end.err, HasSubstr(words));
