@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
       "  ebb plan --model preset:qwen2.5-1.5b --sequence 2048 --micro-batch 8 --device-memory "
       "16GiB\n"
       "  ebb generate --model run --prompt \"Once upon a time\"\n"
+      "  ebb evaluate --model run --data held_out/ --sequence 2048\n"
       "Each verb explains itself: ebb train --help");
   // Set by the verb's callback while the line is parsed. Outlives the parsing, as callbacks refer
   // to it.
@@ -68,6 +69,7 @@ int run(int argc, char** argv) {
   ebb::cli::add_train(app, action);
   ebb::cli::add_plan(app, action);
   ebb::cli::add_generate(app, action);
+  ebb::cli::add_evaluate(app, action);
   ebb::cli::add_inspect(app, action);
   ebb::cli::add_tokenize(app, action);
   ebb::cli::add_probe(app, action);

@@ -7,16 +7,6 @@
 namespace ebb::cli {
 namespace {
 
-// Empty where the flag is not given: this machine.
-std::shared_ptr<std::string> add_machine(CLI::App& verb) {
-  auto machine = std::make_shared<std::string>();
-  verb.add_option("--machine", *machine,
-                  "Plan for a machine that need not be here: rtx-3090, rtx-4090, rtx-5090, "
-                  "a100-80gb, h100, h200, cpu-server, or the file of a profile (ebb probe)")
-      ->group("Run");
-  return machine;
-}
-
 CLI::App* add_plan_generate(CLI::App& plan, Action& action) {
   CLI::App* verb = plan.add_subcommand(
       "generate", "Show where every byte would go and what a prompt and a token would take");
@@ -55,18 +45,19 @@ void add_plan(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand(
       "plan",
       "Show where every byte would go and what a step would cost, without training; "
-      "'plan generate' does so for a prompt and a token");
+      "'plan generate' does so for a prompt and a token, 'plan evaluate' for a batch to evaluate");
   const std::shared_ptr<TrainOptions> options = add_train_flags(*verb);
   // Taken so that a train command can be planned by changing the verb alone.
   verb->add_option("--data", options->data, "Not needed for a plan")->group("");
   verb->add_option("--out", options->out, "Not needed for a plan")->group("");
   const std::shared_ptr<std::string> machine = add_machine(*verb);
   const CLI::App* generate = add_plan_generate(*verb, action);
+  const CLI::App* evaluate = add_plan_evaluate(*verb, action);
   // The flag belongs to the verb and not to 'plan generate', which has its own: so the callback,
   // and not CLI11, requires it.
   CLI::Option* model = verb->get_option("--model")->required(false);
-  verb->callback([options, machine, generate, model, &action] {
-    if (generate->parsed()) return;
+  verb->callback([options, machine, generate, evaluate, model, &action] {
+    if (generate->parsed() || evaluate->parsed()) return;
     if (model->empty()) throw CLI::RequiredError(model->get_name());
     action = [options, machine] {
       print_out(explain_plan(*options, *machine));

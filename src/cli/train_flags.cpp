@@ -34,7 +34,8 @@ CLI::Option* add_blocks_flag(CLI::App& verb, const std::string& flags, const std
   return verb.add_option_function<std::string>(flags, parse, help)->default_str(usual);
 }
 
-// `flags` may have aliases behind a comma; errors name the first.
+}  // namespace
+
 CLI::Option* add_blocks(CLI::App& verb, const std::string& flags, Blocks& value,
                         const BlockWords& words, const std::string& help) {
   const std::string flag = flags.substr(0, flags.find(','));
@@ -44,12 +45,22 @@ CLI::Option* add_blocks(CLI::App& verb, const std::string& flags, Blocks& value,
       help);
 }
 
-// A number of blocks without words of its own; automatic where the flag is not given.
 CLI::Option* add_count(CLI::App& verb, const std::string& flag, Blocks& value,
                        const std::string& help) {
   return verb.add_option_function<std::int64_t>(
       flag, [&value](const std::int64_t& count) { value = count; }, help);
 }
+
+std::shared_ptr<std::string> add_machine(CLI::App& verb) {
+  auto machine = std::make_shared<std::string>();
+  verb.add_option("--machine", *machine,
+                  "Plan for a machine that need not be here: rtx-3090, rtx-4090, rtx-5090, "
+                  "a100-80gb, h100, h200, cpu-server, or the file of a profile (ebb probe)")
+      ->group("Run");
+  return machine;
+}
+
+namespace {
 
 void add_batch(CLI::App& verb, TrainOptions& o) {
   verb.add_option("--sequence", o.sequence, "Tokens in a sequence")

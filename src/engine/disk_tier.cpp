@@ -69,11 +69,12 @@ std::vector<exec::DiskFolder> find_disks(const std::vector<ebb::DiskFolder>& ask
 }
 
 void add_disk(TrainingSettings& s, const std::vector<exec::DiskFolder>& folders,
-              std::function<void(const std::string&)> note, io::QueueOptions queue) {
+              std::function<void(const std::string&)> note, io::QueueOptions queue,
+              std::optional<Bytes> most) {
   plan::Topology topology = *s.topology;
   Bytes room = 0;
   for (const exec::DiskFolder& folder : folders) room += folder.most / kMiB * kMiB;
-  const Bytes used = std::min(room, most_on_disk(s));
+  const Bytes used = std::min(room, most.value_or(most_on_disk(s)));
   const Bytes piece = std::clamp(s.limits[plan::Tier::host] / kPiecesOfHost, kShortest,
                                  std::clamp(used / kManyPieces, kLong, kLongest));
   const plan::Tier disk = topology.add(plan::TierInfo{.name = "disk",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,11 @@ std::vector<exec::DiskFolder> find_disks(const std::vector<ebb::DiskFolder>& ask
                                          io::FileSystem* files);
 
 // Gives the run a disk: the tier, its lanes, its limit, its memory and what it takes of the host's.
-// `note` hears what the machine does not let it do.
+// `note` hears what the machine does not let it do. `most`: a bound on what the run puts there,
+// where it is less than training may.
 void add_disk(TrainingSettings& settings, const std::vector<exec::DiskFolder>& folders,
-              std::function<void(const std::string&)> note = {}, io::QueueOptions queue = {});
+              std::function<void(const std::string&)> note = {}, io::QueueOptions queue = {},
+              std::optional<Bytes> most = {});
 
 // What the folders of the options are to the settings that were made of them; nothing where there
 // are none.

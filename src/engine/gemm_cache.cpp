@@ -60,6 +60,13 @@ void search_all(Runtime& runtime, const std::vector<Product>& products, Bytes by
 
 void choose_gemms(io::FileSystem& files, Runtime& runtime, const TrainingSettings& settings,
                   const Note& note) {
+  if (runtime.device_model().product_search() == nullptr) return;
+  choose_gemms(files, runtime, products_of(runtime, settings), settings.limits[plan::Tier::device],
+               note);
+}
+
+void choose_gemms(io::FileSystem& files, Runtime& runtime, const std::vector<Product>& products,
+                  Bytes device, const Note& note) {
   kernels::GemmTuner* const search = runtime.device_model().product_search();
   const std::filesystem::path path = file_of_choices();
   if (search == nullptr || path.empty()) return;
@@ -67,13 +74,12 @@ void choose_gemms(io::FileSystem& files, Runtime& runtime, const TrainingSetting
   const std::string key = fmt::format("{}, {}", search->conditions(), search->method());
   search->load_choices(choices_of(all.value(key, Json())));
 
-  const std::vector<Product> products = products_of(runtime, settings);
   Bytes bytes = 0;
   for (const Product& product : products) {
     if (!search->chosen(product)) bytes = std::max(bytes, search->search_bytes(product));
   }
   // A run holds a product's operands at once, and more: where they do not fit it will be refused.
-  if (bytes == 0 || bytes > settings.limits[plan::Tier::device]) return;
+  if (bytes == 0 || bytes > device) return;
   note(fmt::format("Timing matrix algorithms for this model, once; kept in {}", path.string()));
   search_all(runtime, products, bytes, note);
   Json& own = all[key];

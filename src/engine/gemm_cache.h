@@ -5,12 +5,14 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/json_fwd.h"
 #include "engine/gemm_cache_file.h"
 #include "engine/runtime.h"
 #include "engine/training_run.h"
 #include "io/file_system.h"
+#include "kernels/gemm_tuner.h"
 
 namespace ebb::engine {
 
@@ -20,6 +22,10 @@ namespace ebb::engine {
 // there is nothing to choose. Before the run takes its memory: a search takes some and gives it
 // back.
 void choose_gemms(io::FileSystem&, Runtime&, const TrainingSettings&, const Note&);
+
+// The same for these products, on a device of which so much may be held.
+void choose_gemms(io::FileSystem&, Runtime&, const std::vector<kernels::Product>&, Bytes device,
+                  const Note&);
 
 // For a run that goes on: what its key holds (Runtime::numerics() of then) and nothing else.
 void use_stored_gemms(Runtime&, const TrainingSettings&, const Json& numerics);

@@ -90,4 +90,26 @@ Bytes PlannedMemory::measured_peak(plan::Tier tier) const {
   return space(tier).high_water() + ledger(tier).peak() - space(tier).size();
 }
 
+void prepare_spaces(const plan::Plan& plan, PlannedMemory& memory) {
+  constexpr Bytes most = 4 * kGiB;  // locking more takes long
+  const memory::Space& host = memory.space(plan::Tier::host);
+  for (const plan::Tier tier : plan.program.topology->all_tiers()) {
+    if ((*plan.program.topology)[tier].addressable) continue;
+    Bytes first = host.size(), end = 0;
+    for (const plan::Task& task : plan.program.tasks) {
+      const auto& lane = (*plan.program.topology)[task.lane];
+      if (!task.is_transfer() || (lane.from != tier && lane.to != tier)) continue;
+      for (const plan::Use& use : task.uses) {
+        if (plan.program[use.object].tier != plan::Tier::host) continue;
+        const Bytes at = plan.layout.offsets[use.object];
+        first = std::min(first, at + use.range.first);
+        end = std::max(end, at + use.range.first + plan.program.range_of(use).bytes);
+      }
+    }
+    if (end > first && end - first <= most) {
+      memory.space(tier).prepare(host.at(first, end - first), end - first);
+    }
+  }
+}
+
 }  // namespace ebb::engine

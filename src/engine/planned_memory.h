@@ -55,4 +55,8 @@ class PlannedMemory {
   std::vector<std::unique_ptr<memory::Space>> spaces_;  // by tier
 };
 
+// Tiers without addresses learn which part of host memory they will trade with. Before the first
+// run of the program.
+void prepare_spaces(const plan::Plan& plan, PlannedMemory& memory);
+
 }  // namespace ebb::engine

@@ -114,18 +114,29 @@ text::ChatRenderer chat_renderer(const files::ModelTokenizer& tokenizer) {
   };
 }
 
+text::DataSet open_data(io::FileSystem& files, const std::vector<std::string>& names,
+                        const TrainOptions& options, const files::ModelTokenizer& tokenizer,
+                        std::int64_t vocabulary,
+                        const std::function<void(const std::string&)>& note) {
+  return text::DataSet(files, paths(names),
+                       {.tokenizer = &tokenizer.tokenizer(),
+                        .vocabulary = static_cast<std::int32_t>(vocabulary),
+                        .loss_on_all = options.loss == LossOn::all,
+                        .chat = chat_renderer(tokenizer)},
+                       data_options(options, tokenizer, note));
+}
+
+text::Packing packing_of(const text::DataSet& data, const TrainOptions& options) {
+  return choose_packing(data, packing_of(options.packing));
+}
+
 TrainingData::TrainingData(io::FileSystem& files, const TrainOptions& options,
                            const files::ModelTokenizer& tokenizer, std::int64_t vocabulary,
                            int threads, const std::function<void(const std::string&)>& note)
     : options_(options),
-      data_(files, paths(options.data),
-            {.tokenizer = &tokenizer.tokenizer(),
-             .vocabulary = static_cast<std::int32_t>(vocabulary),
-             .loss_on_all = options.loss == LossOn::all,
-             .chat = chat_renderer(tokenizer)},
-            data_options(options, tokenizer, note)),
+      data_(open_data(files, options.data, options, tokenizer, vocabulary, note)),
       rules_{.shape = {.sequence = options.sequence, .rows = options.micro_batch},
-             .packing = choose_packing(data_, packing_of(options.packing)),
+             .packing = packing_of(data_, options),
              .seed = options.seed,
              .held_out_share = options.eval_share.value_or(0)},
       // A few threads make tokens faster than any model takes them.
@@ -235,9 +246,8 @@ text::Prefetcher TrainingData::batches(text::DataPosition start) const {
 std::unique_ptr<text::ValidationBatches> TrainingData::validation() const {
   if (!evaluation_ && !options_.eval_share) return nullptr;
   const text::DataSet& from = evaluation_ ? *evaluation_ : data_;
-  return std::make_unique<text::ValidationBatches>(
-      from, rules_.shape, choose_packing(from, packing_of(options_.packing)), options_.eval_share,
-      options_.eval_batches);
+  return std::make_unique<text::ValidationBatches>(from, rules_.shape, packing_of(from, options_),
+                                                   options_.eval_share, options_.eval_batches);
 }
 
 }  // namespace ebb::engine

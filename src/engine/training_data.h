@@ -24,6 +24,15 @@ void check_data_flags(const TrainOptions& options);
 // a reference to the tokenizer.
 text::ChatRenderer chat_renderer(const files::ModelTokenizer& tokenizer);
 
+// Files and folders as data, read as the options say. `note` is told how far it is while that takes
+// long. The data keeps references to `files` and to the tokenizer.
+text::DataSet open_data(io::FileSystem& files, const std::vector<std::string>& names,
+                        const TrainOptions& options, const files::ModelTokenizer& tokenizer,
+                        std::int64_t vocabulary,
+                        const std::function<void(const std::string&)>& note);
+// As the options say, or as suits the data.
+text::Packing packing_of(const text::DataSet& data, const TrainOptions& options);
+
 class TrainingData {
  public:
   // Looks at all files. Keeps references to `files` and to the tokenizer. `note` is told what was

@@ -14,18 +14,6 @@
 namespace ebb::engine {
 namespace {
 
-// Rotary positions go on behind what the model knows (note_on_positions()); a table of learned ones
-// ends.
-model::Decoder make_decoder(const TrainingSettings& s) {
-  if (s.config.positions == model::Config::Positions::learned &&
-      s.shape.sequence > s.config.max_positions) {
-    throw ConfigError(
-        fmt::format("--sequence {}: the model knows {} positions only; give at most {}",
-                    s.shape.sequence, s.config.max_positions, s.config.max_positions));
-  }
-  return model::Decoder(s.config, s.dtype, s.gradient_type, s.shape);
-}
-
 // Everything that takes memory is in it, staging too, so that the plan's peak is the run's.
 plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s) {
   TrainingShape shape{.accumulate = s.accumulate,
@@ -44,13 +32,25 @@ plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s)
 constexpr std::size_t kTraining = 0;
 constexpr std::size_t kEvaluation = 1;
 
-// The figures that differ by type and format, where the profile has them.
+}  // namespace
+
+// Rotary positions go on behind what the model knows (note_on_positions()); a table of learned ones
+// ends.
+model::Decoder make_decoder(const TrainingSettings& s) {
+  if (s.config.positions == model::Config::Positions::learned &&
+      s.shape.sequence > s.config.max_positions) {
+    throw ConfigError(
+        fmt::format("--sequence {}: the model knows {} positions only; give at most {}",
+                    s.shape.sequence, s.config.max_positions, s.config.max_positions));
+  }
+  return model::Decoder(s.config, s.dtype, s.gradient_type, s.shape);
+}
+
 plan::Profile speeds_for(plan::Profile profile, const TrainingSettings& s) {
   if (s.dtype == DType::f32) profile = plan::with_variant(std::move(profile), "fp32");
   return plan::with_variant(std::move(profile), fmt::format("{} states", name_of(s.format)));
 }
 
-// Which parameters the plan's chunks hold.
 states::ChunkMap map_chunks(const model::Parameters& parameters,
                             const std::vector<plan::Chunk>& chunks, const TrainingSettings& s) {
   std::vector<states::Tensor> tensors;
@@ -78,8 +78,6 @@ states::ChunkMap map_chunks(const model::Parameters& parameters,
   }
   return map;
 }
-
-}  // namespace
 
 std::string note_on_positions(const TrainingSettings& s) {
   if (s.shape.sequence <= s.config.max_positions) return {};
@@ -141,35 +139,12 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
   }
   library.freeze();
   fill_rotary_table(executor_, plan_.program.persistent.tables, decoder_, settings_.shape.sequence);
-  prepare_spaces();
+  prepare_spaces(plan_, memory_);
   const auto& tasks = plan_.program.tasks;
   const auto norm = std::find_if(tasks.begin(), tasks.end(),
                                  [](const plan::Task& task) { return task.op == plan::Op::norm; });
   norm_task_ = static_cast<plan::TaskId>(norm - tasks.begin());
   if (settings_.trace_steps > 0) executor_.keep_times(settings_.trace_steps);
-}
-
-// Tiers without addresses learn which part of host memory they will trade with.
-void TrainingRun::prepare_spaces() {
-  constexpr Bytes most = 4 * kGiB;  // locking more takes long
-  const memory::Space& host = memory_.space(plan::Tier::host);
-  for (const plan::Tier tier : settings_.topology->all_tiers()) {
-    if ((*settings_.topology)[tier].addressable) continue;
-    Bytes first = host.size(), end = 0;
-    for (const plan::Task& task : plan_.program.tasks) {
-      const auto& lane = (*settings_.topology)[task.lane];
-      if (!task.is_transfer() || (lane.from != tier && lane.to != tier)) continue;
-      for (const plan::Use& use : task.uses) {
-        if (plan_.program[use.object].tier != plan::Tier::host) continue;
-        const Bytes at = plan_.layout.offsets[use.object];
-        first = std::min(first, at + use.range.first);
-        end = std::max(end, at + use.range.first + plan_.program.range_of(use).bytes);
-      }
-    }
-    if (end > first && end - first <= most) {
-      memory_.space(tier).prepare(host.at(first, end - first), end - first);
-    }
-  }
 }
 
 std::int64_t TrainingRun::place(const text::Batch& batch, std::size_t micro) {

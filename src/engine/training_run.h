@@ -57,6 +57,15 @@ struct Evaluation {
 // positions are computed and refused where they are a table; empty where there is nothing to say.
 std::string note_on_positions(const TrainingSettings&);
 
+// What a run and an evaluation on its own are made of alike. Throws ConfigError where the sequence
+// is longer than a table of positions.
+model::Decoder make_decoder(const TrainingSettings&);
+// The figures that differ by type and format, where the profile has them.
+plan::Profile speeds_for(plan::Profile, const TrainingSettings&);
+// Which parameters the plan's chunks hold.
+states::ChunkMap map_chunks(const model::Parameters&, const std::vector<plan::Chunk>&,
+                            const TrainingSettings&);
+
 // The plan alone, without taking any memory: on a machine of that profile, whose ops are counted.
 plan::Plan plan_training(kernels::CountingOps& ops, const plan::Profile& profile,
                          const TrainingSettings& settings);
@@ -113,7 +122,6 @@ class TrainingRun {
   std::optional<Bytes> touched_bytes(plan::Tier tier) const { return memory_.touched_bytes(tier); }
 
  private:
-  void prepare_spaces();
   // Into the memory that the micro-batch is loaded from. Returns the targets that count.
   std::int64_t place(const text::Batch& batch, std::size_t micro);
 

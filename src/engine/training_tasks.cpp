@@ -55,6 +55,7 @@ void TrainingTasks::operator()(TaskRun& run) {
     case Op::norm: return norm(run);
     case Op::update: return update(run);
     case Op::loss: return loss(run);
+    case Op::note_loss:
     case Op::decode:
     case Op::logits:
     case Op::transfer: break;

@@ -40,15 +40,23 @@ class Measurer {
 
   void embedding(plan::Block& block) {
     const auto ids = no_ids(decoder_.shape().tokens());
-    block.forward = cost([&] {
-      decoder_.embed(ops_, nowhere(), ids, {.start = 0, .length = decoder_.shape().sequence},
-                     nowhere());
-    });
+    embed_alone(block);
     Carver work = Carver::measuring();
     block.backward =
         cost([&] { decoder_.embed_backward(ops_, ids, nowhere(), nowhere(), nowhere(), work); });
     block.backward_work = work.used();
-    if (decoder_.pieces().count > 1) embedding_pieces(block);
+    for (int p = 0; p < decoder_.pieces().count && !block.pieces.empty(); ++p) {
+      plan::BlockPiece& piece = block.pieces[p];
+      work = Carver::measuring();
+      piece.backward = cost([&] {
+        decoder_.embed_piece_backward(ops_, p, ids, nowhere(), nowhere(), nowhere(), work);
+      });
+      piece.backward_work = work.used();
+    }
+    if (block.pieces.count() > decoder_.pieces().count) {
+      block.pieces.back().backward =
+          cost([&] { decoder_.positions_backward(ops_, nowhere(), nowhere()); });
+    }
   }
 
   void transformer(plan::Block& block, std::int64_t layer) {
@@ -100,13 +108,20 @@ class Measurer {
                     nowhere(), no_ids(decoder_.shape().tokens()), nowhere(), work);
     });
     block.backward_work = work.used();
-    Carver loss_work = Carver::measuring();
-    block.loss = cost([&] {
-      decoder_.loss(ops_, nowhere(), nowhere(), nowhere(), no_ids(decoder_.shape().tokens()),
-                    reinterpret_cast<double*>(nowhere()), loss_work);
-    });
-    block.loss_work = loss_work.used();
+    loss_alone(block);
     if (decoder_.pieces().count > 1) head_pieces(block);
+  }
+
+  // Evaluation: what a block does where nothing goes backward. Of its scratch, too.
+  void evaluate(plan::Block& block, std::int64_t layer) {
+    switch (block.kind) {
+      case plan::BlockKind::embedding: return embed_alone(block);
+      case plan::BlockKind::layer: return forward_alone(block, layer);
+      case plan::BlockKind::head:
+        loss_alone(block);
+        if (decoder_.pieces().count > 1) statistics_of_pieces(block);
+        return;
+    }
   }
 
   // Generation: tokens of one sequence, with the cache of those before them.
@@ -155,43 +170,79 @@ class Measurer {
     return made;
   }
 
-  // Learned positions are one more piece, behind those of the vocabulary.
-  void embedding_pieces(plan::Block& block) {
+  void embed_alone(plan::Block& block) {
     const auto ids = no_ids(decoder_.shape().tokens());
+    const model::TokenRange row{.start = 0, .length = decoder_.shape().sequence};
+    block.forward = cost([&] { decoder_.embed(ops_, nowhere(), ids, row, nowhere()); });
+    if (decoder_.pieces().count <= 1) return;
     block.pieces = pieces_of_table(true);
     for (int p = 0; p < decoder_.pieces().count; ++p) {
-      plan::BlockPiece& piece = block.pieces[p];
-      piece.forward = cost([&] { decoder_.embed_piece(ops_, p, nowhere(), ids, nowhere()); });
-      Carver work = Carver::measuring();
-      piece.backward = cost([&] {
-        decoder_.embed_piece_backward(ops_, p, ids, nowhere(), nowhere(), nowhere(), work);
-      });
-      piece.backward_work = work.used();
+      block.pieces[p].forward =
+          cost([&] { decoder_.embed_piece(ops_, p, nowhere(), ids, nowhere()); });
     }
+    // Learned positions are one more piece, behind those of the vocabulary.
     if (decoder_.config().positions != model::Config::Positions::learned) return;
     const std::int64_t first = model::positions_place(decoder_.config());
-    plan::BlockPiece& positions = block.pieces.emplace_back(
-        plan::BlockPiece{.first = first, .count = block.parameters - first});
-    positions.forward = cost([&] {
-      decoder_.embed_positions(ops_, nowhere(), {.start = 0, .length = decoder_.shape().sequence},
-                               nowhere());
-    });
-    positions.backward = cost([&] { decoder_.positions_backward(ops_, nowhere(), nowhere()); });
+    block.pieces.push_back({.first = first, .count = block.parameters - first});
+    block.pieces.back().forward =
+        cost([&] { decoder_.embed_positions(ops_, nowhere(), row, nowhere()); });
   }
 
-  // One piece after the other, twice: statistics of every row first, then gradients with them. The
+  void forward_alone(plan::Block& block, std::int64_t layer) {
+    Carver saved = Carver::measuring(), work = Carver::measuring();
+    block.forward = cost([&] {
+      decoder_.forward(ops_, layer, decoder_.micro_batch(),
+                       {.weights = nowhere(),
+                        .tables = tables(),
+                        .input = nowhere(),
+                        .output = nowhere(),
+                        .saved = &saved},
+                       work);
+    });
+    block.saved = saved.used();
+    block.lean_forward_work = work.used();
+  }
+
+  void loss_alone(plan::Block& block) {
+    Carver work = Carver::measuring();
+    block.loss = cost([&] {
+      decoder_.loss(ops_, nowhere(), nowhere(), nowhere(), no_ids(decoder_.shape().tokens()),
+                    reinterpret_cast<double*>(nowhere()), work);
+    });
+    block.loss_work = work.used();
+  }
+
+  // The head's first pass over the pieces of the vocabulary, and the loss that follows from it. The
   // last norm is one more piece, behind those of the vocabulary.
-  void head_pieces(plan::Block& block) {
+  void statistics_of_pieces(plan::Block& block) {
     const auto targets = no_ids(decoder_.shape().tokens());
-    const auto state = [] { return Carver::measuring(); };
     block.pieces = pieces_of_table(!decoder_.config().tied);
     for (int p = 0; p < decoder_.pieces().count; ++p) {
       plan::BlockPiece& piece = block.pieces[p];
-      Carver keeps = state(), work = Carver::measuring();
+      Carver keeps = Carver::measuring(), work = Carver::measuring();
       piece.forward =
           cost([&] { decoder_.head_statistics(ops_, p, nowhere(), targets, keeps, work); });
       piece.forward_work = work.used();
-      keeps = state(), work = Carver::measuring();
+    }
+    const plan::BlockPiece& before = block.pieces.back();
+    const std::int64_t first = before.first + before.count;
+    plan::BlockPiece& norm = block.pieces.emplace_back(
+        plan::BlockPiece{.first = first, .count = block.parameters - first});
+    Carver keeps = Carver::measuring();
+    norm.forward = cost([&] { decoder_.head_begin(ops_, nowhere(), nowhere(), keeps); });
+    block.pieces_state = keeps.used();
+    keeps = Carver::measuring();
+    block.pieces_loss = cost(
+        [&] { decoder_.head_loss(ops_, targets, reinterpret_cast<double*>(nowhere()), keeps); });
+  }
+
+  // One piece after the other, twice: statistics of every row first, then gradients with them.
+  void head_pieces(plan::Block& block) {
+    const auto targets = no_ids(decoder_.shape().tokens());
+    statistics_of_pieces(block);
+    for (int p = 0; p < decoder_.pieces().count; ++p) {
+      plan::BlockPiece& piece = block.pieces[p];
+      Carver keeps = Carver::measuring(), work = Carver::measuring();
       piece.backward = cost([&] {
         decoder_.head_gradients(ops_, p,
                                 {.table = nowhere(),
@@ -202,18 +253,9 @@ class Measurer {
       });
       piece.backward_work = work.used();
     }
-    const plan::BlockPiece& before = block.pieces.back();
-    const std::int64_t first = before.first + before.count;
-    plan::BlockPiece& norm = block.pieces.emplace_back(
-        plan::BlockPiece{.first = first, .count = block.parameters - first});
-    Carver keeps = state();
-    norm.forward = cost([&] { decoder_.head_begin(ops_, nowhere(), nowhere(), keeps); });
-    block.pieces_state = keeps.used();
     block.pieces_gradient = decoder_.dnormed_bytes();
-    keeps = state();
-    block.pieces_loss = cost(
-        [&] { decoder_.head_loss(ops_, targets, reinterpret_cast<double*>(nowhere()), keeps); });
-    keeps = state();
+    plan::BlockPiece& norm = block.pieces.back();
+    Carver keeps = Carver::measuring();
     norm.backward = cost([&] {
       decoder_.head_end(ops_,
                         {.norm = nowhere(),
@@ -316,7 +358,42 @@ std::vector<plan::Block> describe_blocks(const model::Decoder& decoder,
   return blocks;
 }
 
+void add_tensors(plan::Workload& work, const model::Parameters& parameters) {
+  for (std::size_t b = 0; b < work.blocks.size(); ++b) {
+    for (const int p : parameters.blocks[b].parameters) {
+      const model::Parameter& parameter = parameters.all[p];
+      work.blocks[b].tensors.push_back({parameter.first, parameter.count()});
+    }
+  }
+}
+
+void fill_batch(plan::Workload& work, const model::Decoder& decoder) {
+  work.tokens = decoder.shape().tokens();
+  // Ids and targets.
+  work.batch = 2 * work.tokens * static_cast<Bytes>(sizeof(std::int32_t));
+  work.input = decoder.input_bytes();
+  work.tied_sum = decoder.tied_sum_bytes();
+  work.tables = decoder.table_bytes(decoder.shape().sequence);
+}
+
+void add_extras(plan::Workload& work, const kernels::CountingOps& ops,
+                const std::vector<plan::Extra>& extras) {
+  work.extras = extras;
+  work.extras.insert(work.extras.begin(), {plan::Tier::device, "libraries", ops.library_bytes()});
+}
+
 }  // namespace
+
+std::vector<kernels::Product> evaluation_products(const model::Decoder& decoder,
+                                                  const kernels::WorkspaceNeeds& needs) {
+  RecordingOps ops(needs);
+  Measurer measure(decoder, ops);
+  plan::Block layer, head;
+  head.kind = plan::BlockKind::head;
+  measure.evaluate(layer, 0);  // others differ in their windows at most
+  measure.evaluate(head, 0);
+  return std::move(ops.products);
+}
 
 std::vector<kernels::Product> training_products(const model::Decoder& decoder,
                                                 const kernels::WorkspaceNeeds& needs) {
@@ -378,26 +455,32 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
                                       return measure.transformer(block, layer);
                                   }
                                 });
-  for (std::size_t b = 0; b < work.blocks.size(); ++b) {
-    work.blocks[b].states = states;
-    for (const int p : parameters.blocks[b].parameters) {
-      const model::Parameter& parameter = parameters.all[p];
-      work.blocks[b].tensors.push_back({parameter.first, parameter.count()});
-    }
-  }
+  for (plan::Block& block : work.blocks) block.states = states;
+  add_tensors(work, parameters);
 
   work.micro_batches = shape.accumulate;
-  work.tokens = decoder.shape().tokens();
-  // Ids and targets.
-  work.batch = 2 * work.tokens * static_cast<Bytes>(sizeof(std::int32_t));
-  work.input = decoder.input_bytes();
-  work.tied_sum = decoder.tied_sum_bytes();
+  fill_batch(work, decoder);
   work.scratch = measure.scratch();
-  work.tables = decoder.table_bytes(decoder.shape().sequence);
   work.gradient_bytes = size_of(shape.gradient_type);
   work.norm_block = kernels::kNormBlock;
-  work.extras = shape.extras;
-  work.extras.insert(work.extras.begin(), {plan::Tier::device, "libraries", ops.library_bytes()});
+  add_extras(work, ops, shape.extras);
+  work.task_bytes = shape.task_bytes;
+  return work;
+}
+
+plan::Workload evaluation_workload(const model::Decoder& decoder,
+                                   const model::Parameters& parameters, kernels::CountingOps& ops,
+                                   const EvaluationShape& shape) {
+  Measurer measure(decoder, ops);
+  plan::Workload work;
+  work.blocks = describe_blocks(
+      decoder, parameters, shape.dtype,
+      [&](plan::Block& block, std::int64_t layer) { measure.evaluate(block, layer); });
+  add_tensors(work, parameters);
+  fill_batch(work, decoder);
+  work.scratch = measure.scratch();
+  work.norm_block = kernels::kNormBlock;
+  add_extras(work, ops, shape.extras);
   work.task_bytes = shape.task_bytes;
   return work;
 }

@@ -26,6 +26,16 @@ struct TrainingShape {
 plan::Workload training_workload(const model::Decoder&, const model::Parameters&,
                                  kernels::CountingOps&, const TrainingShape&);
 
+// Batches whose loss is all that is asked for.
+struct EvaluationShape {
+  DType dtype = DType::bf16;
+  std::vector<plan::Extra> extras{};  // libraries left out
+  Bytes task_bytes = 0;
+};
+
+plan::Workload evaluation_workload(const model::Decoder&, const model::Parameters&,
+                                   kernels::CountingOps&, const EvaluationShape&);
+
 // A sequence that is generated.
 struct GenerationShape {
   // Tokens that go through the model at once when a prompt is read.
@@ -54,5 +64,9 @@ plan::Cost cost_of(std::span<const kernels::CountingOps::Call>);
 // The matrix products of a step, some more than once; addresses that nobody follows.
 std::vector<kernels::Product> training_products(const model::Decoder&,
                                                 const kernels::WorkspaceNeeds&);
+
+// Those of a batch whose loss is all that is asked for.
+std::vector<kernels::Product> evaluation_products(const model::Decoder&,
+                                                  const kernels::WorkspaceNeeds&);
 
 }  // namespace ebb::engine

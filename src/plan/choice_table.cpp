@@ -232,6 +232,15 @@ bool is_fixed(const Choice& choice, const FixedChoices& fixed) {
   return choice.fixed != nullptr ? choice.fixed(fixed) : choice.given(fixed).has_value();
 }
 
+std::string flag_of(const Choices& choices, const Choice& choice) {
+  if (choice.flag.empty()) return {};
+  const std::int64_t value = choice.get(choices);
+  if (value == 0 && choice.least_that_fits) return {};
+  const std::string_view word = value == 0 ? choice.zero : value == 1 ? choice.one : "";
+  return word.empty() ? fmt::format(" {} {}", choice.flag, value)
+                      : fmt::format(" {} {}", choice.flag, word);
+}
+
 std::string flags_of(const Choices& choices, std::span<const Choice> table) {
   const double host = choices.host_fraction;
   const double all = choices.offload_fraction;
@@ -245,14 +254,7 @@ std::string flags_of(const Choices& choices, std::span<const Choice> table) {
     if (host > 0) flags += fmt::format(" --host-fraction {}", host);
   }
   if (choices.disk_fraction > 0) flags += fmt::format(" --disk-fraction {}", choices.disk_fraction);
-  for (const Choice& choice : table) {
-    if (choice.flag.empty()) continue;
-    const std::int64_t value = choice.get(choices);
-    if (value == 0 && choice.least_that_fits) continue;
-    const std::string_view word = value == 0 ? choice.zero : value == 1 ? choice.one : "";
-    flags += word.empty() ? fmt::format(" {} {}", choice.flag, value)
-                          : fmt::format(" {} {}", choice.flag, word);
-  }
+  for (const Choice& choice : table) flags += flag_of(choices, choice);
   return flags;
 }
 

@@ -84,6 +84,9 @@ inline constexpr int kHostParts = 16;
 // "--states stream --offload-fraction 0.5 ...": the flags that reproduce the choices.
 std::string flags_of(const Choices&, std::span<const Choice> table = choice_table());
 
+// " --depth 4": the same of one row; empty where it has no flag, or says what goes without saying.
+std::string flag_of(const Choices&, const Choice&);
+
 // The value of a choice, as the user wants it or as it is asked for, within what is possible.
 std::int64_t value_within(const Choice&, const Workload&, const FixedChoices&, const Choices& above,
                           std::int64_t wanted);

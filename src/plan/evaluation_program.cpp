@@ -14,9 +14,13 @@ namespace {
 
 class EvaluationBuilder {
  public:
+  // Over the persistent objects of a training program.
   EvaluationBuilder(const Plan& training, Bytes slack)
-      : work_(training.workload), choices_(training.choices), slack_(slack) {
-    program_.streams = {{"weights", static_cast<int>(Choices::kLeastDepth)}};
+      : work_(training.workload),
+        choices_(training.choices),
+        depth_(static_cast<int>(Choices::kLeastDepth)),
+        slack_(slack) {
+    program_.streams = {{"weights", depth_}};
     program_.topology = training.program.topology;
     program_.persistent = training.program.persistent;
     program_.chunks = training.program.chunks;
@@ -24,6 +28,22 @@ class EvaluationBuilder {
       if (!object.persistent) break;  // they come first
       program_.objects.push_back(object);
     }
+  }
+
+  // Alone, with objects of its own.
+  EvaluationBuilder(const Workload& work, const Choices& choices)
+      : work_(work), choices_(choices), depth_(static_cast<int>(choices.depth)), alone_(true) {
+    program_.streams = {{"weights", depth_}};
+    program_.topology = work.topology;
+    program_.chunks = cut_chunks(work, choices);
+    PersistentObjects& objects = program_.persistent;
+    objects.scratch = persistent(Tier::device, Purpose::workspace, work.scratch, "scratch");
+    objects.tables = persistent(Tier::device, Purpose::workspace, work.tables, "tables");
+    objects.batches = {persistent(Tier::host, Purpose::batch, work.batch, "batch 0")};
+    add_weight_homes(program_, work, weight_homes(work, choices));
+    objects.states.assign(program_.chunks.size(), -1);
+    objects.weight_copies = objects.states;
+    objects.report = persistent(Tier::host, Purpose::workspace, kLossBytes, "loss");
   }
 
   Program build() {
@@ -46,13 +66,16 @@ class EvaluationBuilder {
         case BlockKind::head: loss(b, block, weights, input, batch); break;
       }
     }
+    if (alone_) note_loss();
     place_fetches(program_, std::move(fetches_), {}, Arrival::first_first);
-    route(program_, static_cast<int>(Choices::kLeastDepth));
+    route(program_, depth_);
     program_.find_lifetimes();
     return std::move(program_);
   }
 
  private:
+  static constexpr Bytes kLossBytes = 8;
+
   // A block's weights, on the device.
   ObjectId bring(int b) {
     const Block& block = work_.blocks[b];
@@ -131,11 +154,11 @@ class EvaluationBuilder {
       add_piece(Op::head_statistics, b, p, piece.forward, piece.forward_work,
                 {{Role::batch, batch, Access::read}, keeps}, weights);
     }
-    const ObjectId report = object(Purpose::workspace, 8, "loss");
+    const ObjectId report = object(Purpose::workspace, kLossBytes, "loss");
     add_piece(Op::loss, b, last, block.pieces_loss, 0,
               {{Role::batch, batch, Access::read}, keeps, {Role::report, report, Access::write}},
               {});
-    transfer({Role::source, report, Access::read, {0, 8}},
+    transfer({Role::source, report, Access::read, {0, kLossBytes}},
              {Role::destination, program_.persistent.report, Access::write});
   }
 
@@ -169,7 +192,7 @@ class EvaluationBuilder {
     const PersistentObjects& objects = program_.persistent;
     const bool tied = work_.tied_sum > 0;
     const ObjectId embedding = tied ? bring(work_.all_of(BlockKind::embedding).front()) : -1;
-    const ObjectId report = object(Purpose::workspace, 8, "loss");
+    const ObjectId report = object(Purpose::workspace, kLossBytes, "loss");
     add(Op::loss, b, block.loss,
         {{Role::weights, weights, Access::read},
          {Role::head_weights, embedding, Access::read},
@@ -179,12 +202,24 @@ class EvaluationBuilder {
          {Role::scratch, objects.scratch, Access::write},
          {Role::work, object(Purpose::workspace, block.loss_work, "head work"), Access::write}});
     program_.tasks.back().names_block = false;
-    transfer({Role::source, report, Access::read, {0, 8}},
+    transfer({Role::source, report, Access::read, {0, kLossBytes}},
              {Role::destination, objects.report, Access::write});
   }
 
-  ObjectId object(Purpose purpose, Bytes bytes, std::string name) {
-    program_.objects.push_back({.tier = Tier::device,
+  void note_loss() {
+    add(Op::note_loss, -1, {},
+        {{Role::report, program_.persistent.report, Access::read, {0, kLossBytes}}});
+    program_.tasks.back().lane = Lane::host;
+    program_.tasks.back().draw = Draw::nothing;
+  }
+
+  ObjectId persistent(Tier tier, Purpose purpose, Bytes bytes, std::string name) {
+    const ObjectId id = object(purpose, bytes, std::move(name), tier);
+    program_.objects.back().persistent = true;
+    return id;
+  }
+  ObjectId object(Purpose purpose, Bytes bytes, std::string name, Tier tier = Tier::device) {
+    program_.objects.push_back({.tier = tier,
                                 .purpose = purpose,
                                 .bytes = bytes == 0 ? 0 : align_up(bytes) + slack_,
                                 .name = std::move(name)});
@@ -203,12 +238,18 @@ class EvaluationBuilder {
 
   const Workload& work_;
   const Choices& choices_;
-  const Bytes slack_;
+  const int depth_;
+  const Bytes slack_ = 0;
+  const bool alone_ = false;
   Program program_;
   List<Fetch> fetches_;
 };
 
 }  // namespace
+
+Program build_evaluation(const Workload& work, const Choices& choices) {
+  return EvaluationBuilder(work, choices).build();
+}
 
 Evaluation plan_evaluation(const Plan& training, Bytes slack) {
   Evaluation evaluation{.program = EvaluationBuilder(training, slack).build()};

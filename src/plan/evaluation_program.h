@@ -1,5 +1,6 @@
-// The program of a validation batch: the passes of training without what makes gradients. It runs
-// over the arenas of the training program and finds what is persistent where that left it.
+// The program of evaluation: the passes of training without what makes gradients. Training
+// validates with it, over the arenas of its own program, where it finds what is persistent as that
+// left it. Where nothing is trained it stands alone (evaluation_plan.h).
 #pragma once
 
 #include "plan/candidate.h"
@@ -17,5 +18,9 @@ struct Evaluation {
 // as much.
 // `slack` is added to every object of its own; for tests, whose other objects are as much larger.
 Evaluation plan_evaluation(const Plan& training, Bytes slack = 0);
+
+// The program alone: weights live where the choices say, and come up as deep as they say. A last
+// task on the CPU takes in the loss, so that the next batch may be under way before it is read.
+Program build_evaluation(const Workload&, const Choices&);
 
 }  // namespace ebb::plan

@@ -9,11 +9,11 @@
 namespace ebb::plan {
 
 std::string_view name_of(Op op) {
-  constexpr EnumArray<Op, std::string_view, 19> names = {
+  constexpr EnumArray<Op, std::string_view, 20> names = {
       "embed",          "forward",         "head",        "head_begin", "head_statistics",
       "head_gradients", "head_end",        "recompute",   "backward",   "embed_backward",
       "add_gradient",   "finish_gradient", "reset_scale", "norm",       "update",
-      "loss",           "decode",          "logits",      "transfer"};
+      "loss",           "note_loss",       "decode",      "logits",     "transfer"};
   return names[op];
 }
 

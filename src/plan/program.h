@@ -98,6 +98,8 @@ enum class Op : std::uint8_t {
   norm,             // the global norm and the clip factor
   update,
   loss,  // final norm, logits in slices and their loss alone
+  // Of a batch, for the caller: before that of the next one takes its place.
+  note_loss,
   // generation
   decode,  // a block's forward with the key-value cache
   logits,

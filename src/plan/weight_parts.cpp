@@ -1,5 +1,7 @@
 #include "plan/weight_parts.h"
 
+#include <fmt/format.h>
+
 namespace ebb::plan {
 namespace {
 
@@ -24,6 +26,38 @@ List<Range> planes_apart(const Planes& planes, std::int64_t count, Bytes alignme
     end = align_up(end + range.bytes, alignment);
   }
   return ranges;
+}
+
+void add_weight_homes(Program& program, const Workload& work, const List<Tier>& homes) {
+  const Topology& topology = *program.topology;
+  PersistentObjects& objects = program.persistent;
+  const auto add = [&](Tier tier, Bytes bytes, std::string name) {
+    const Bytes alignment = topology[tier].alignment;
+    program.objects.push_back({.tier = tier,
+                               .purpose = Purpose::weights,
+                               .persistent = true,
+                               .bytes = align_up(bytes, alignment),
+                               .alignment = alignment,
+                               .name = std::move(name)});
+    return static_cast<ObjectId>(program.objects.size()) - 1;
+  };
+  objects.chunk_weights.assign(program.chunks.size(), -1);
+  for (int b = 0; b < work.blocks.count(); ++b) {
+    const Block& block = work.blocks[b];
+    if (topology[homes[b]].addressable) {
+      objects.weights.push_back(
+          add(homes[b], block.weights.bytes(block.parameters), block.name + " weights"));
+      continue;
+    }
+    objects.weights.push_back(-1);
+    for (int c = 0; c < program.chunks.count(); ++c) {
+      if (program.chunks[c].block != b) continue;
+      const Range last =
+          planes_apart(block.weights, program.chunks[c].count, topology[homes[b]].alignment).back();
+      objects.chunk_weights[c] =
+          add(homes[b], last.first + last.bytes, fmt::format("chunk {} weights", c));
+    }
+  }
 }
 
 List<Part> weight_home(const Program& program, const Workload& work, int c) {

@@ -12,6 +12,10 @@ namespace ebb::plan {
 // Planes of so many elements one behind the other, each from a multiple of the alignment on.
 List<Range> planes_apart(const Planes&, std::int64_t count, Bytes alignment);
 
+// Adds the objects that weights live in, by block: persistent ones on these tiers. The program's
+// chunks are those of the work.
+void add_weight_homes(Program&, const Workload&, const List<Tier>& homes);
+
 // A part for each plane.
 List<Part> weight_home(const Program&, const Workload&, int chunk);
 

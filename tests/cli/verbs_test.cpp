@@ -50,6 +50,11 @@ TEST_F(VerbsTest, HelpNamesEveryFlag) {
        {"--model", "--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed",
         "--device-memory", "--host-memory", "--threads", "--dtype", "--tokenizer", "--chat",
         "--system", "--json", "--no-verify"}},
+      {"evaluate",
+       {"--model",      "--data",          "--sequence",    "--micro-batch", "--batches",
+        "--max-tokens", "--device-memory", "--host-memory", "--disk",        "--weights",
+        "--vocabulary", "--disk-weights",  "--depth",       "--packing",     "--loss",
+        "--dtype",      "--tokenizer",     "--json",        "--trace",       "--no-verify"}},
       {"tokenize", {"--model", "--tokenizer", "--data", "--out", "--threads"}},
       {"bench", {"optimizer", "train"}},
       {"inspect", {"path", "preset:NAME", "--json"}}};

@@ -1,8 +1,6 @@
 // A block's weights live on the device, or elsewhere: then they come up before its forward, and
 // again before its backward, behind the blocks that compute; where it runs piece by piece, a
 // piece's do.
-#include <fmt/format.h>
-
 #include "plan/rules/step.h"
 #include "plan/weight_parts.h"
 
@@ -14,25 +12,8 @@ class Weights final : public Rule {
   void start(Step& step) override {
     homes_ = weight_homes(step.work, step.choices);
     if (step.choices.streamed_weights > 0) stream_ = step.stream("weights");
-    PersistentObjects& objects = step.program.persistent;
-    objects.chunk_weights.assign(step.program.chunks.size(), -1);
-    for (int b = 0; b < step.blocks(); ++b) {
-      const Tier home = homes_[b];
-      if ((*step.program.topology)[home].addressable) {
-        objects.weights.push_back(step.persistent(home, Purpose::weights, bytes_of(step, b),
-                                                  step.block(b).name + " weights"));
-        continue;
-      }
-      objects.weights.push_back(-1);
-      for (const int c : step.chunks_of[b]) {
-        const Range last = planes_apart(step.block(b).weights, step.chunk(c).count,
-                                        (*step.program.topology)[home].alignment)
-                               .back();
-        objects.chunk_weights[c] = step.persistent(home, Purpose::weights, last.first + last.bytes,
-                                                   fmt::format("chunk {} weights", c));
-      }
-    }
-    step.weights = objects.weights;
+    add_weight_homes(step.program, step.work, homes_);
+    step.weights = step.program.persistent.weights;
   }
 
   void before_forward(Step& step, int b) override { bring(step, b); }
@@ -43,10 +24,6 @@ class Weights final : public Rule {
   }
 
  private:
-  static Bytes bytes_of(const Step& step, int b) {
-    return step.block(b).weights.bytes(step.block(b).parameters);
-  }
-
   void bring(Step& step, int b) {
     if (homes_[b] == Tier::device) return;
     const TensorRange wanted = step.at_hand(b);
