@@ -15,6 +15,7 @@ using Action = std::function<int()>;
 void add_train(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
+void add_chat(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_probe(CLI::App& app, Action& action);
