@@ -16,8 +16,8 @@
 namespace ebb {
 
 // How the tokens of a text are chosen (docs/sampling.md has the order of the filters) and where it
-// ends. What is not given is as the model's generation_config.json says, else temperature 0.8 and no
-// filter.
+// ends. What is not given is as the model's generation_config.json says, else temperature 0.8 and
+// no filter.
 struct SamplingOptions {
   std::optional<std::int64_t> max_tokens{};  // none: 200, or what fits where that is less
   std::optional<double> temperature{};       // 0: always the likeliest token

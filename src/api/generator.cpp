@@ -50,15 +50,15 @@ struct Generator::Loaded {
     const DType dtype = options.dtype == FloatType::automatic
                             ? files::stored_dtype(files, source)
                             : engine::dtype_of(options.dtype, DType::bf16);
-    return engine::Generator(runtime, files, source,
-                             {.config = source.config,
-                              .dtype = dtype,
-                              .positions = positions_of(options, model),
-                              .limits = limits,
-                              .extras = engine::text_extras(opened().found_tokenizer(),
-                                                            opened().model->rendering_bytes(),
-                                                            source.config.vocabulary),
-                              .trace_runs = trace.wanted() ? engine::kTracedRuns : 0});
+    return engine::Generator(
+        runtime, files, source,
+        {.config = source.config,
+         .dtype = dtype,
+         .positions = positions_of(options, model),
+         .limits = limits,
+         .extras = engine::text_extras(opened().found_tokenizer(),
+                                       opened().model->rendering_bytes(), source.config.vocabulary),
+         .trace_runs = trace.wanted() ? engine::kTracedRuns : 0});
   }
 
   // All that can be refused is refused before the first token is computed.
@@ -115,8 +115,7 @@ GenerateSummary Generator::answer(const std::vector<ChatMessage>& messages,
 std::string explain_sampling(const Model& model, const SamplingOptions& sampling) {
   const api::OpenedModel& opened = api::opened(model);
   api::check_sampling(sampling);
-  return choose({.ids = {}, .prompt = {}, .sampling = sampling}, opened,
-                opened.generation_config())
+  return choose({.ids = {}, .prompt = {}, .sampling = sampling}, opened, opened.generation_config())
       .explanation;
 }
 

@@ -35,9 +35,10 @@ std::string read_standard_input() {
     }
     text.append(piece.data(), to_size(got));
     if (std::ssize(text) > kMostBytes) {
-      throw FormatError(fmt::format("the standard input has more than {} bytes; give less, or a "
-                                    "file of the right kind",
-                                    kMostBytes));
+      throw FormatError(
+          fmt::format("the standard input has more than {} bytes; give less, or a "
+                      "file of the right kind",
+                      kMostBytes));
     }
   }
 }
@@ -90,9 +91,10 @@ std::string text_in(const Json& object, const char* key, const std::string& wher
 std::vector<ChatMessage> messages_in(const Json& object, const std::string& where) {
   const Json& list = object.at("messages");
   if (!list.is_array() || list.empty()) {
-    throw FormatError(fmt::format("{}: \"messages\" should be a list of {{\"role\", \"content\"}} "
-                                  "objects, found {}",
-                                  where, in_quotes(list.dump())));
+    throw FormatError(
+        fmt::format("{}: \"messages\" should be a list of {{\"role\", \"content\"}} "
+                    "objects, found {}",
+                    where, in_quotes(list.dump())));
   }
   std::vector<ChatMessage> messages;
   for (const Json& message : list) {
@@ -108,8 +110,9 @@ Prompt prompt_in(const Line& line) {
     return {.text = {}, .messages = messages_in(object, line.where)};
   }
   if (!object.is_object() || !object.contains("prompt")) {
-    throw FormatError(fmt::format("{}: expected an object with \"prompt\" or \"messages\", found {}",
-                                  line.where, in_quotes(line.text)));
+    throw FormatError(
+        fmt::format("{}: expected an object with \"prompt\" or \"messages\", found {}", line.where,
+                    in_quotes(line.text)));
   }
   return {.text = text_in(object, "prompt", line.where), .messages = {}};
 }
@@ -150,7 +153,8 @@ void save_messages(const std::string& file, const std::vector<ChatMessage>& mess
 std::vector<ChatMessage> load_messages(const std::string& file) {
   const std::string text = read_all(file);
   const std::vector<Line> lines = lines_of(text, file);
-  if (lines.empty()) throw FormatError(fmt::format("{}: expected a conversation, found none", file));
+  if (lines.empty())
+    throw FormatError(fmt::format("{}: expected a conversation, found none", file));
   const Json object = parse_json(lines.front().text, lines.front().where);
   if (!object.is_object() || !object.contains("messages")) {
     throw FormatError(fmt::format("{}: expected an object with \"messages\", found {}",

@@ -79,8 +79,8 @@ class GrowingText {
     if (!show_special_ && tokenizer_.is_special(id)) return {};
     // An answer begins a text, everything else continues one.
     const bool begins = std::exchange(begins_, false);
-    return stops_.feed(characters_.feed(begins ? tokenizer_.decode({&id, 1})
-                                               : tokenizer_.decode_next({&id, 1})));
+    return stops_.feed(
+        characters_.feed(begins ? tokenizer_.decode({&id, 1}) : tokenizer_.decode_next({&id, 1})));
   }
   // A character that was cut off by the end of the text still comes, as a replacement.
   std::string finish() {
@@ -113,26 +113,26 @@ std::string to_json(const GenerateSummary& summary, const TextRequest& request,
                     const engine::GenerationSettings& settings, const OpenedModel& model) {
   const files::ModelSource& source = model.source();
   Json json{{"model", source.name},
-                  {"prompt", request.prompt},
-                  {"prompt_ids", request.ids},
-                  {"ids", summary.ids},
-                  {"text", summary.text},
-                  {"ended_by", word_of(summary.ended_by)},
-                  {"temperature", settings.sampling.temperature},
-                  {"top_k", settings.sampling.top_k},
-                  {"top_p", settings.sampling.top_p},
-                  {"min_p", settings.sampling.min_p},
-                  {"repetition_penalty", settings.sampling.repetition_penalty},
-                  {"repetition_window", settings.sampling.repetition_window},
-                  {"seed", settings.sampling.seed},
-                  {"stop_ids", settings.stops},
-                  {"stop", request.sampling.stop},
-                  {"reused_tokens", summary.reused_tokens},
-                  {"random_weights", !source.has_weights()},
-                  {"prompt_seconds", summary.prompt_seconds},
-                  {"tokens_per_second", summary.tokens_per_second},
-                  {"device_limit", summary.device_limit},
-                  {"device_peak", summary.device_peak}};
+            {"prompt", request.prompt},
+            {"prompt_ids", request.ids},
+            {"ids", summary.ids},
+            {"text", summary.text},
+            {"ended_by", word_of(summary.ended_by)},
+            {"temperature", settings.sampling.temperature},
+            {"top_k", settings.sampling.top_k},
+            {"top_p", settings.sampling.top_p},
+            {"min_p", settings.sampling.min_p},
+            {"repetition_penalty", settings.sampling.repetition_penalty},
+            {"repetition_window", settings.sampling.repetition_window},
+            {"seed", settings.sampling.seed},
+            {"stop_ids", settings.stops},
+            {"stop", request.sampling.stop},
+            {"reused_tokens", summary.reused_tokens},
+            {"random_weights", !source.has_weights()},
+            {"prompt_seconds", summary.prompt_seconds},
+            {"tokens_per_second", summary.tokens_per_second},
+            {"device_limit", summary.device_limit},
+            {"device_peak", summary.device_peak}};
   if (request.sampling.log_probs) {
     json["log_probabilities"] = to_json(summary.log_probabilities, model.tokenizer());
   }

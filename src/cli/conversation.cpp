@@ -141,9 +141,10 @@ void Conversation::help() {
     tell(fmt::format("{:<22}{}", fmt::format("{} {}", command.name, command.argument),
                      command.help));
   }
-  tell("A line that ends with a backslash goes on with the next one. Ctrl-C stops an answer, Ctrl-D "
-       "ends.\nNames that /set knows: " +
-       names_of_settings());
+  tell(
+      "A line that ends with a backslash goes on with the next one. Ctrl-C stops an answer, Ctrl-D "
+      "ends.\nNames that /set knows: " +
+      names_of_settings());
 }
 
 void Conversation::reset() {
@@ -206,8 +207,7 @@ void Conversation::set(const std::string& words) {
     const auto found = std::find_if(settings().begin(), settings().end(),
                                     [&](const Setting& setting) { return setting.name == name; });
     if (found == settings().end()) {
-      throw ConfigError(
-          fmt::format("/set {}: expected one of {}", name, names_of_settings()));
+      throw ConfigError(fmt::format("/set {}: expected one of {}", name, names_of_settings()));
     }
     found->set(changed, trimmed(std::string_view(words).substr(end)));
   }
@@ -268,9 +268,10 @@ std::int64_t Conversation::make_fit() {
                       tokens, positions));
     }
     if (first_ > before) {
-      tell(fmt::format("The conversation has {} tokens and there are {} positions: from here on the "
-                       "model does not see the oldest {} messages (/save still writes them)",
-                       all, positions, first_));
+      tell(
+          fmt::format("The conversation has {} tokens and there are {} positions: from here on the "
+                      "model does not see the oldest {} messages (/save still writes them)",
+                      all, positions, first_));
     }
   }
   return std::min(sampling_.max_tokens.value_or(kUsualTokens), positions - tokens);

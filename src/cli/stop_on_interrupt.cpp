@@ -22,7 +22,7 @@ void on_interrupt(int signal) {
 
 // Without SA_RESTART: a read from a terminal returns, so that a line that was begun can be left.
 void install(void (*handler)(int)) {
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, nullptr);

@@ -71,8 +71,7 @@ GenerationSettings choose_generation(std::optional<files::GenerationConfig> stor
     chosen.sampling.top_p = choose(options.top_p, file.top_p, kDefaults.top_p, "top-p", why);
     // Off unless somebody asks, and then there is nothing to say of it.
     if (options.min_p || file.min_p) {
-      chosen.sampling.min_p =
-          choose(options.min_p, file.min_p, kDefaults.min_p, "min-p", why);
+      chosen.sampling.min_p = choose(options.min_p, file.min_p, kDefaults.min_p, "min-p", why);
     }
   }
   // It changes which token is the likeliest, too.

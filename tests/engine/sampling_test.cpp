@@ -147,8 +147,8 @@ struct Slow {
         s.repetition_window == 0
             ? sequence.size()
             : std::min(sequence.size(), static_cast<std::size_t>(s.repetition_window));
-    for (const std::int32_t id : std::set<std::int32_t>(sequence.end() - static_cast<long>(window),
-                                                        sequence.end())) {
+    for (const std::int32_t id :
+         std::set<std::int32_t>(sequence.end() - static_cast<long>(window), sequence.end())) {
       float& x = logits[static_cast<std::size_t>(id)];
       x = static_cast<float>(x < 0 ? x * s.repetition_penalty : x / s.repetition_penalty);
     }
@@ -157,8 +157,7 @@ struct Slow {
     const auto logit = [&](std::int32_t id) {
       return static_cast<double>(logits[static_cast<std::size_t>(id)]);
     };
-    std::stable_sort(ids.begin(), ids.end(),
-                     [&](auto a, auto b) { return logit(a) > logit(b); });
+    std::stable_sort(ids.begin(), ids.end(), [&](auto a, auto b) { return logit(a) > logit(b); });
     if (s.top_k > 0 && std::cmp_less(s.top_k, ids.size())) {
       ids.resize(static_cast<std::size_t>(s.top_k));
     }
