@@ -9,19 +9,29 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/prompts.h"
 #include "ebb/types.h"
 #include "ebb/units.h"
 
 namespace ebb {
 
-// How the tokens of a text are chosen. What is not given is as the model's generation_config.json
-// says, else temperature 0.8, all tokens and 1.
+// How the tokens of a text are chosen (docs/sampling.md has the order of the filters) and where it
+// ends. What is not given is as the model's generation_config.json says, else temperature 0.8 and
+// no filter.
 struct SamplingOptions {
-  std::int64_t max_tokens = 200;
-  std::optional<double> temperature{};  // 0: always the likeliest token
-  std::optional<std::int64_t> top_k{};  // 0: all
+  std::optional<std::int64_t> max_tokens{};  // none: 200, or what fits where that is less
+  std::optional<double> temperature{};       // 0: always the likeliest token
+  std::optional<std::int64_t> top_k{};       // 0: all
   std::optional<double> top_p{};
+  std::optional<double> min_p{};               // a share of the likeliest token's probability
+  std::optional<double> repetition_penalty{};  // above 1: tokens that were there become unlikelier
+  std::int64_t repetition_window = 0;          // how many of the last tokens count; 0: all
   std::uint64_t seed = 0;
+  // The text ends before the first of these, which is not part of it. None may be empty.
+  std::vector<std::string> stop{};
+  bool show_special = false;  // tokens that are marks for models are part of the text
+  // The log-probability of each token and of so many that were likeliest there. None: not computed.
+  std::optional<std::int64_t> log_probs{};
 };
 
 struct GenerateOptions : SamplingOptions {
@@ -39,16 +49,31 @@ struct GenerateOptions : SamplingOptions {
   bool verify = true;   // a checkpoint's checksums, before its weights are used
 };
 
-enum class EndedBy : std::uint8_t { length, stop, caller };  // stop: a token that ends texts
+// stop: a token that ends texts; stop_text: one of SamplingOptions::stop.
+enum class EndedBy : std::uint8_t { length, stop, stop_text, caller };
+
+// Of the model itself: before temperature and filters.
+struct LogProbability {
+  std::int32_t id = 0;
+  double log_probability = 0;  // natural logarithm
+};
+struct TokenLogProbabilities {
+  LogProbability chosen;
+  std::vector<LogProbability> likeliest;  // by falling probability
+};
 
 struct GenerateSummary {
-  std::string text;               // without the prompt
-  std::vector<std::int32_t> ids;  // without the one that ended the text
+  std::string text;  // without the prompt
+  // Without the token that ended the text; with those that spell a stop text.
+  std::vector<std::int32_t> ids;
+  std::vector<TokenLogProbabilities> log_probabilities;  // for each of ids, where asked for
   EndedBy ended_by = EndedBy::length;
   std::int64_t prompt_tokens = 0;
+  std::int64_t reused_tokens = 0;  // of the prompt, which the key-value cache had already
   std::int64_t tokens = 0;
   std::string settings;  // how tokens were chosen and where the text ends, for people
   std::string warning;   // what makes the text other than the model's name says; empty: nothing
+  std::string note;      // what was changed so that the text fits; empty: nothing
   double prompt_seconds = 0;
   double tokens_per_second = 0;
   Bytes device_limit = 0;
@@ -64,6 +89,15 @@ using TextSink = std::function<bool(std::string_view piece)>;
 // the sink does; while weights are read, it throws Cancelled.
 GenerateSummary generate(const GenerateOptions& options, const TextSink& sink,
                          std::stop_token stop = {});
+
+// The same for several prompts (ebb/prompts.h), with the weights read once and no text depending on
+// those before it. All prompts are checked before the first text is written.
+// `options.prompt` and `options.chat` are not read: a prompt that has messages goes through the
+// chat template. `answered` takes each summary as it is there, and returns false to stop; a text
+// that `stop` ended is the last.
+void generate_each(const GenerateOptions& options, const std::vector<Prompt>& prompts,
+                   const std::function<bool(const GenerateSummary&)>& answered,
+                   std::stop_token stop = {});
 
 // Where every byte would go and what the prompt and a token would take, on this machine or on one
 // that need not be here (a name that Ebb knows, or a profile's file). `options.prompt` is not read.

@@ -14,6 +14,16 @@
 
 namespace ebb {
 
+// What of the sequence before stays in the key-value cache, where the next prompt begins like it.
+enum class PrefixReuse : std::uint8_t {
+  // What a sequence of its own would compute in the very same pieces: whole slices of prompts.
+  // Every text is, to the bit, the one that its prompt gets alone.
+  slices,
+  // All of it, with the text that was generated: only new tokens are computed, as a chat wants it.
+  // Some devices round a token differently alone than in a slice, so that a text may then differ.
+  all,
+};
+
 struct GeneratorOptions {
   // Tokens that a sequence may have, prompt included: the key-value cache is made for so many.
   // 0: as many as the model knows, 4096 at most.
@@ -27,6 +37,7 @@ struct GeneratorOptions {
   // A file for the lanes of a text's last tokens (docs/trace.md), written anew with every text.
   // Empty: none.
   std::string trace{};
+  PrefixReuse reuse = PrefixReuse::slices;
 };
 
 // Calls come from one thread at a time; several generators may work at once, each in memory and
@@ -41,7 +52,8 @@ class Generator {
   Generator& operator=(Generator&&) noexcept;
 
   // Continues a text. Every call is a sequence of its own: equal prompts, options and seeds give
-  // equal texts. `stop` ends it after the token under way (EndedBy::caller).
+  // equal texts (but see PrefixReuse::all). `stop` ends it after the slice or token under way
+  // (EndedBy::caller).
   GenerateSummary generate(const std::string& prompt, const SamplingOptions& sampling = {},
                            const TextSink& sink = {}, std::stop_token stop = {});
   GenerateSummary generate(std::span<const std::int32_t> prompt,
@@ -59,5 +71,9 @@ class Generator {
   struct Loaded;
   std::unique_ptr<Loaded> loaded_;
 };
+
+// How tokens would be chosen, for people: what GenerateSummary::settings says. Throws ConfigError
+// for options that no text could be written with.
+std::string explain_sampling(const Model& model, const SamplingOptions& sampling);
 
 }  // namespace ebb

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/prompts.h"
 #include "ebb/units.h"
 
 namespace ebb {
@@ -25,11 +26,6 @@ struct ModelOptions {
       tokenizer{};     // a folder with tokenizer.json, or bytes; empty: the model's own, or bytes
   bool verify = true;  // a checkpoint's checksums, each time before weights are read from it
   std::optional<Bytes> host_memory{};  // the most that reading the tokenizer may take
-};
-
-struct ChatMessage {
-  std::string role;  // as the chat template knows them: "system", "user", "assistant"
-  std::string content;
 };
 
 // Copies share what was read, which never changes: they are cheap, any thread may use them, and
@@ -56,6 +52,8 @@ class Model {
   // The text of a conversation up to where the answer begins. Throws ConfigError where the model
   // brings no chat template, FormatError where the template refuses it.
   std::string render_chat(const std::vector<ChatMessage>& messages) const;
+  // The ids of that text, as a Generator answers it. Throws as render_chat() does.
+  std::vector<std::int32_t> encode_chat(const std::vector<ChatMessage>& messages) const;
 
  private:
   friend const api::OpenedModel& api::opened(const Model& model);

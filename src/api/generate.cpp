@@ -1,5 +1,9 @@
 #include "ebb/generate.h"
 
+#include <algorithm>
+
+#include <fmt/format.h>
+
 #include "api/text_request.h"
 #include "ebb/error.h"
 #include "ebb/generator.h"
@@ -15,43 +19,81 @@ std::vector<ChatMessage> messages_of(const GenerateOptions& options) {
   return messages;
 }
 
+api::TextRequest request_of(const Model& model, const Prompt& prompt,
+                            const SamplingOptions& sampling) {
+  return prompt.messages.empty() ? api::continuation(model, prompt.text, sampling)
+                                 : api::answer(model, prompt.messages, sampling);
+}
+
 // Throws all that the generator would say of this text, but before the weights are read, which
-// takes minutes. Returns the tokens of the prompt.
-std::int64_t check(const Model& model, const GenerateOptions& options) {
-  if (!options.chat && !options.system.empty()) {
-    throw ConfigError("--system: it goes through the chat template; add --chat");
-  }
-  const api::TextRequest request = options.chat ? api::answer(model, messages_of(options), options)
-                                                : api::continuation(model, options.prompt, options);
+// takes minutes. Returns the positions that prompt and text need.
+std::int64_t check(const Model& model, const Prompt& prompt, const SamplingOptions& sampling) {
+  const api::TextRequest request = request_of(model, prompt, sampling);
   const api::OpenedModel& opened = api::opened(model);
   choose(request, opened, opened.generation_config());
-  check_request(request, opened, model.max_positions());
-  return static_cast<std::int64_t>(request.ids.size());
+  return std::ssize(request.ids) + check_request(request, opened, model.max_positions()).most;
+}
+
+Model open(const GenerateOptions& options) {
+  // A bad number of threads is refused before a tokenizer is read for it.
+  engine::check_threads(options.threads);
+  return Model::open(options.model, {.tokenizer = options.tokenizer,
+                                     .verify = options.verify,
+                                     .host_memory = options.host_memory});
+}
+
+// The key-value cache is made for these texts alone. Prompts are encoded again by the generator;
+// that costs nothing beside the weights.
+Generator load(const Model& model, const GenerateOptions& options, std::int64_t positions,
+               const std::stop_token& stop) {
+  return Generator(model,
+                   {.positions = positions,
+                    .dtype = options.dtype,
+                    .device = options.device,
+                    .threads = options.threads,
+                    .device_memory = options.device_memory,
+                    .host_memory = options.host_memory,
+                    .trace = options.trace},
+                   stop);
+}
+
+GenerateSummary write(Generator& generator, const Prompt& prompt, const SamplingOptions& sampling,
+                      const TextSink& sink, const std::stop_token& stop) {
+  return prompt.messages.empty() ? generator.generate(prompt.text, sampling, sink, stop)
+                                 : generator.answer(prompt.messages, sampling, sink, stop);
 }
 
 }  // namespace
 
 GenerateSummary generate(const GenerateOptions& options, const TextSink& sink,
                          std::stop_token stop) {
-  // A bad number of threads is refused before a tokenizer is read for it.
-  engine::check_threads(options.threads);
-  const Model model = Model::open(options.model, {.tokenizer = options.tokenizer,
-                                                  .verify = options.verify,
-                                                  .host_memory = options.host_memory});
-  // The key-value cache is made for this text alone: exactly its prompt and what may follow it. The
-  // prompt is encoded again by the generator; that costs nothing beside the weights.
-  const std::int64_t prompt = check(model, options);
-  Generator generator(model,
-                      {.positions = prompt + options.max_tokens,
-                       .dtype = options.dtype,
-                       .device = options.device,
-                       .threads = options.threads,
-                       .device_memory = options.device_memory,
-                       .host_memory = options.host_memory,
-                       .trace = options.trace},
-                      stop);
-  return options.chat ? generator.answer(messages_of(options), options, sink, stop)
-                      : generator.generate(options.prompt, options, sink, stop);
+  if (!options.chat && !options.system.empty()) {
+    throw ConfigError("--system: it goes through the chat template; add --chat");
+  }
+  const Model model = open(options);
+  const Prompt prompt{.text = options.prompt,
+                      .messages = options.chat ? messages_of(options) : std::vector<ChatMessage>()};
+  Generator generator = load(model, options, check(model, prompt, options), stop);
+  return write(generator, prompt, options, sink, stop);
+}
+
+void generate_each(const GenerateOptions& options, const std::vector<Prompt>& prompts,
+                   const std::function<bool(const GenerateSummary&)>& answered,
+                   std::stop_token stop) {
+  const Model model = open(options);
+  std::int64_t positions = 1;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    try {
+      positions = std::max(positions, check(model, prompts[i], options));
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("{} (prompt {} of {})", error.what(), i + 1, prompts.size()));
+    }
+  }
+  Generator generator = load(model, options, positions, stop);
+  for (const Prompt& prompt : prompts) {
+    if (stop.stop_requested()) return;
+    if (!answered(write(generator, prompt, options, {}, stop))) return;
+  }
 }
 
 }  // namespace ebb

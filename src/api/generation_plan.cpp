@@ -17,15 +17,17 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
   // First, as it throws where no file can be made there: before anything is planned.
   engine::TraceFile trace(files, options.trace);
   const files::ModelSource source = files::find_model(files, options.model);
-  api::check_length({"--prompt-tokens", prompt_tokens}, options.max_tokens, source.config,
-                    source.config.max_positions);
+  const std::int64_t tokens =
+      api::text_tokens({"--prompt-tokens", prompt_tokens}, options.max_tokens, source.config,
+                       source.config.max_positions)
+          .most;
   const api::PlannedMachine on = api::planned_machine(
       files, {.device = options.device, .threads = options.threads, .profile = {}}, machine);
   engine::GeneratorSettings settings{
       .config = source.config,
       .dtype = options.dtype == FloatType::automatic ? files::stored_dtype(files, source)
                                                      : engine::dtype_of(options.dtype, DType::bf16),
-      .positions = prompt_tokens + options.max_tokens,
+      .positions = prompt_tokens + tokens,
       .prompt_tokens = prompt_tokens,
       .limits = engine::limits_within(on.memory, options.device_memory, options.host_memory)};
   const Bytes host = settings.limits[plan::Tier::host];
@@ -33,7 +35,8 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
       files::find_tokenizer(files, source, options.tokenizer, host);
   // One rendering at a time, as a Generator does; without a template there is none to count.
   settings.extras = engine::text_extras(
-      tokenizer, options.chat && tokenizer.parts.chat ? files::rendering_memory(host, 1) : 0);
+      tokenizer, options.chat && tokenizer.parts.chat ? files::rendering_memory(host, 1) : 0,
+      source.config.vocabulary);
   kernels::CountingOps ops(on.needs());
   const plan::GenerationPlan plan = engine::plan_generation(ops, on.profile, settings);
   if (trace.wanted()) trace.write(plan::predicted_traces(plan));

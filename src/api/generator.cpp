@@ -35,7 +35,9 @@ struct Generator::Loaded {
         stored(opened().generation_config()),
         runtime(options.device, engine::check_threads(options.threads)),
         limits(engine::limits_within(runtime.memory(), options.device_memory, options.host_memory)),
-        generator(load(options, stop)) {}
+        generator(load(options, stop)),
+        sequence(generator),
+        reuse(options.reuse) {}
 
   const api::OpenedModel& opened() const { return api::opened(model); }
 
@@ -48,23 +50,26 @@ struct Generator::Loaded {
     const DType dtype = options.dtype == FloatType::automatic
                             ? files::stored_dtype(files, source)
                             : engine::dtype_of(options.dtype, DType::bf16);
-    return engine::Generator(runtime, files, source,
-                             {.config = source.config,
-                              .dtype = dtype,
-                              .positions = positions_of(options, model),
-                              .limits = limits,
-                              .extras = engine::text_extras(opened().found_tokenizer(),
-                                                            opened().model->rendering_bytes()),
-                              .trace_runs = trace.wanted() ? engine::kTracedRuns : 0});
+    return engine::Generator(
+        runtime, files, source,
+        {.config = source.config,
+         .dtype = dtype,
+         .positions = positions_of(options, model),
+         .limits = limits,
+         .extras = engine::text_extras(opened().found_tokenizer(),
+                                       opened().model->rendering_bytes(), source.config.vocabulary),
+         .trace_runs = trace.wanted() ? engine::kTracedRuns : 0});
   }
 
   // All that can be refused is refused before the first token is computed.
   GenerateSummary write(const api::TextRequest& request, const TextSink& sink,
                         const std::stop_token& stop) {
-    check_request(request, opened(), generator.positions());
+    const api::TextTokens tokens = check_request(request, opened(), generator.positions());
     const engine::GenerationSettings settings = choose(request, opened(), stored);
-    GenerateSummary summary = generate_text(generator, opened(), request, settings, sink, stop);
+    GenerateSummary summary =
+        generate_text(sequence, reuse, opened(), request, tokens, settings, sink, stop);
     summary.device_limit = limits[plan::Tier::device];
+    summary.device_peak = generator.measured_peak();
     if (trace.wanted()) trace.write(generator.trace());
     summary.json = to_json(summary, request, settings, opened());
     return summary;
@@ -78,6 +83,8 @@ struct Generator::Loaded {
   engine::Runtime runtime;
   plan::Limits limits;
   engine::Generator generator;
+  api::CachedSequence sequence;
+  PrefixReuse reuse;
 };
 
 Generator::Generator(const Model& model, const GeneratorOptions& options, std::stop_token stop)
@@ -103,6 +110,13 @@ GenerateSummary Generator::answer(const std::vector<ChatMessage>& messages,
                                   const SamplingOptions& sampling, const TextSink& sink,
                                   std::stop_token stop) {
   return loaded_->write(api::answer(loaded_->model, messages, sampling), sink, stop);
+}
+
+std::string explain_sampling(const Model& model, const SamplingOptions& sampling) {
+  const api::OpenedModel& opened = api::opened(model);
+  api::check_sampling(sampling);
+  return choose({.ids = {}, .prompt = {}, .sampling = sampling}, opened, opened.generation_config())
+      .explanation;
 }
 
 const Model& Generator::model() const { return loaded_->model; }

@@ -76,4 +76,9 @@ std::string Model::render_chat(const std::vector<ChatMessage>& messages) const {
   return parts.chat->render(list, parts.special_tokens, true);
 }
 
+// The template writes out whatever the model wants before a text: the tokenizer adds nothing.
+std::vector<std::int32_t> Model::encode_chat(const std::vector<ChatMessage>& messages) const {
+  return opened_->tokenizer().encode(render_chat(messages));
+}
+
 }  // namespace ebb

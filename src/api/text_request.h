@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "api/cached_sequence.h"
 #include "api/opened_model.h"
 #include "ebb/generate.h"
 #include "engine/generation_settings.h"
-#include "engine/generator.h"
 #include "model/config.h"
 
 namespace ebb::api {
@@ -39,23 +39,33 @@ struct PromptLength {
   std::int64_t tokens = 0;
 };
 
-// Throws ConfigError where prompt and text have more tokens than the model has positions or, if
-// that has fewer, the generator (`positions`).
-void check_length(const PromptLength& prompt, std::int64_t max_tokens, const model::Config& config,
-                  std::int64_t positions);
-// The same of a request, whose ids must be ones that the model has.
-void check_request(const TextRequest& request, const OpenedModel& model, std::int64_t positions);
+// How many tokens a text may have.
+struct TextTokens {
+  std::int64_t most = 0;
+  std::string note;  // for people, where fewer fit than is usual; empty: nothing
+};
+
+// As many as the user asked for, else as is usual or as fit. Throws ConfigError where prompt and
+// text have more tokens than the model has positions or, if that has fewer, the generator
+// (`positions`).
+TextTokens text_tokens(const PromptLength& prompt, std::optional<std::int64_t> max_tokens,
+                       const model::Config& config, std::int64_t positions);
+// Throws ConfigError for what choose() does not look at.
+void check_sampling(const SamplingOptions& sampling);
+// Both of a request, whose ids must be ones that the model has.
+TextTokens check_request(const TextRequest& request, const OpenedModel& model,
+                         std::int64_t positions);
 
 // How tokens are chosen: a flag wins over `stored`, which wins over Ebb's defaults. Throws
 // ConfigError.
 engine::GenerationSettings choose(const TextRequest& request, const OpenedModel& model,
                                   const std::optional<files::GenerationConfig>& stored);
 
-// Starts a new sequence, whatever `generator` held, and returns when the text has ended. `sink` is
-// called on this thread; what it throws goes to the caller. Fills all of the summary but
-// device_limit and json. The request must have passed check_length().
-GenerateSummary generate_text(engine::Generator& generator, const OpenedModel& model,
-                              const TextRequest& request,
+// Begins a new sequence and returns when the text has ended. `sink` is called on this thread; what
+// it throws goes to the caller. Fills all of the summary but the device's bytes and json. The
+// request must have passed check_request(), which says how many `tokens` it may have.
+GenerateSummary generate_text(CachedSequence& sequence, PrefixReuse reuse, const OpenedModel& model,
+                              const TextRequest& request, const TextTokens& tokens,
                               const engine::GenerationSettings& settings, const TextSink& sink,
                               const std::stop_token& stop);
 

@@ -6,93 +6,142 @@
 
 #include <fmt/format.h>
 
+#include "cli/interrupts.h"
 #include "cli/output.h"
-#include "cli/train_flags.h"
+#include "cli/sampling_flags.h"
+#include "cli/stop_on_interrupt.h"
 #include "cli/verbs.h"
-#include "cli/words.h"
+#include "ebb/error.h"
 
 namespace ebb::cli {
 namespace {
 
-// Optional values: generation_config.json decides what is not given, so there is no default to
-// show.
-void add_sampling(CLI::App& verb, GenerateOptions& o) {
-  const std::string group =
-      "Sampling (where not given: the model's generation_config.json, else temperature 0.8)";
-  verb.add_option("--temperature", o.temperature, "0: always the likeliest token")->group(group);
-  verb.add_option("--top-k", o.top_k, "Draw from the k likeliest tokens only; 0: from all")
-      ->group(group);
-  verb.add_option("--top-p", o.top_p,
-                  "Draw from the likeliest tokens that together have this probability")
-      ->group(group);
-  add_seed(verb, o.seed, "Equal seeds give equal texts")->group(group);
-}
+struct Request {
+  GenerateOptions options;
+  std::string prompt_file;  // "-": the standard input; empty: options.prompt
+  std::string prompts;      // a file of them
+  bool json = false;
+};
 
-int run(const GenerateOptions& options, bool json) {
-  // Printed with the first piece: what was refused leaves nothing on the output. An answer stands
-  // alone, a continuation follows its beginning.
-  std::string unprinted = options.chat ? std::string() : options.prompt;
-  const auto start = std::chrono::steady_clock::now();
-  double first = 0;  // seconds until the first piece; 0 where none came
-  const GenerateSummary summary = generate(options, [&](std::string_view piece) {
-    if (first == 0) {
-      first = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    }
-    if (json) return true;
-    print_out(std::exchange(unprinted, {}));
-    print_out(piece);
-    return true;
-  });
-  // The prompt is still to be printed where no piece came.
-  print_out((json ? summary.json : unprinted) + "\n");
-  // Everything but the text goes to stderr: stdout can be piped.
-  if (!summary.warning.empty()) fmt::print(stderr, "{}\n", summary.warning);
-  fmt::print(stderr, "{}\n", summary.settings);
-  if (first > 0) {
-    fmt::print(stderr, "First token after {}: loading {}, prompt {}\n", format_seconds(first),
-               format_seconds(first - summary.prompt_seconds),
-               format_seconds(summary.prompt_seconds));
+// Everything but the text goes to stderr: stdout can be piped.
+void tell(const GenerateSummary& summary) {
+  for (const std::string& line : {summary.warning, summary.note, summary.settings}) {
+    if (!line.empty()) fmt::print(stderr, "{}\n", line);
   }
   fmt::print(stderr, "{} tokens, {:.1f} tokens/s, prompt of {} in {}, device {} of {}\n",
              summary.tokens, summary.tokens_per_second, summary.prompt_tokens,
              format_seconds(summary.prompt_seconds), format_bytes(summary.device_peak),
              format_bytes(summary.device_limit));
-  return 0;
+}
+
+void run_one(const Request& request, const std::stop_token& stop) {
+  const GenerateOptions& options = request.options;
+  // Printed with the first piece: what was refused leaves nothing on the output. An answer stands
+  // alone, a continuation follows its beginning.
+  std::string unprinted = options.chat ? std::string() : options.prompt;
+  const auto start = std::chrono::steady_clock::now();
+  double first = 0;  // seconds until the first piece; 0 where none came
+  const auto print = [&](std::string_view piece) {
+    if (first == 0) {
+      first = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    if (request.json) return true;
+    print_out(std::exchange(unprinted, {}));
+    print_out(piece);
+    return true;
+  };
+  const GenerateSummary summary = generate(options, print, stop);
+  // The prompt is still to be printed where no piece came.
+  print_out((request.json ? summary.json : unprinted) + "\n");
+  tell(summary);
+  if (first > 0) {
+    fmt::print(stderr, "First token after {}: loading {}, prompt {}\n", format_seconds(first),
+               format_seconds(first - summary.prompt_seconds),
+               format_seconds(summary.prompt_seconds));
+  }
+}
+
+std::vector<Prompt> prompts_of(const Request& request) {
+  const GenerateOptions& options = request.options;
+  std::vector<Prompt> prompts = read_prompts(request.prompts);
+  for (Prompt& prompt : prompts) {
+    if (!options.chat || !prompt.messages.empty()) continue;
+    if (!options.system.empty()) prompt.messages.push_back({"system", options.system});
+    prompt.messages.push_back({"user", std::exchange(prompt.text, {})});
+  }
+  return prompts;
+}
+
+void run_each(const GenerateOptions& options, const std::vector<Prompt>& prompts,
+              const std::stop_token& stop) {
+  std::int64_t tokens = 0;
+  std::size_t texts = 0;
+  GenerateSummary last;
+  generate_each(
+      options, prompts,
+      [&](const GenerateSummary& summary) {
+        print_out(summary.json + "\n");
+        if (!summary.note.empty()) fmt::print(stderr, "Prompt {}: {}\n", texts + 1, summary.note);
+        tokens += summary.tokens;
+        ++texts;
+        last = summary;
+        return true;
+      },
+      stop);
+  if (!last.warning.empty()) fmt::print(stderr, "{}\n", last.warning);
+  if (texts > 0) fmt::print(stderr, "{}\n", last.settings);
+  fmt::print(stderr, "{} of {} texts, {} tokens\n", texts, prompts.size(), tokens);
+}
+
+int run(Request& request) {
+  GenerateOptions& options = request.options;
+  if (options.log_probs && !request.json && request.prompts.empty()) {
+    throw ConfigError("--log-probs: they are part of the JSON; add --json");
+  }
+  if (!request.prompts.empty() && !options.chat && !options.system.empty()) {
+    throw ConfigError("--system: it goes through the chat template; add --chat");
+  }
+  if (!request.prompt_file.empty()) options.prompt = read_prompt(request.prompt_file);
+  std::vector<Prompt> prompts;
+  if (!request.prompts.empty()) prompts = prompts_of(request);
+  // Behind the reading, which an interrupt ends at once with the process.
+  StopOnInterrupt interrupts(StopOnInterrupt::Second::ends_process);
+  const std::stop_token stop = interrupts.begin();
+  try {
+    request.prompts.empty() ? run_one(request, stop) : run_each(options, prompts, stop);
+  } catch (const Cancelled&) {
+    fmt::print(stderr, "ebb: interrupted before the first token\n");
+    return kInterrupted;
+  }
+  return interrupts.interrupted() ? kInterrupted : 0;
 }
 
 }  // namespace
 
 void add_generate(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("generate", "Let a model continue a text, or answer");
-  auto options = std::make_shared<GenerateOptions>();
-  auto json = std::make_shared<bool>(false);
-  GenerateOptions& o = *options;
-  verb->add_option(
-          "--model", o.model,
-          "A model's folder or GGUF file, a run's folder (its last checkpoint), or preset:NAME")
-      ->required();
-  verb->add_option("--tokenizer", o.tokenizer,
-                   "A folder with tokenizer.json; without it the model's own, or bytes");
-  verb->add_option("--prompt", o.prompt, "The text to continue");
+  auto request = std::make_shared<Request>();
+  GenerateOptions& o = request->options;
+  add_model(*verb, o);
+  CLI::Option* prompt = verb->add_option("--prompt", o.prompt, "The text to continue");
+  CLI::Option* file =
+      verb->add_option("--prompt-file", request->prompt_file, "A file with it; -: standard input");
+  CLI::Option* prompts = verb->add_option(
+      "--prompts", request->prompts,
+      "A file of prompts, one a line or JSONL with \"prompt\" or \"messages\"; answers are JSONL");
+  prompt->excludes(file)->excludes(prompts);
+  file->excludes(prompts);
   verb->add_flag("--chat", o.chat,
                  "The prompt is what a user says: put it through the model's chat template");
   verb->add_option("--system", o.system, "With --chat: instructions before the prompt");
-  verb->add_option("--max-tokens", o.max_tokens, "Most tokens to generate")->capture_default_str();
-  verb->add_flag("--json", *json, "Print one JSON object, with the ids of all tokens");
+  verb->add_flag("--json", request->json, "Print one JSON object, with the ids of all tokens");
+  verb->add_option("--log-probs", o.log_probs,
+                   "With --json: the log-probability of each token, and the k likeliest there");
   add_sampling(*verb, o);
-  add_word(*verb, "--dtype", o.dtype, "bf16, fp32, or auto: as stored");
-  add_word(*verb, "--device", o.device, "cpu, cuda, or auto: a GPU where there is one");
-  verb->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
-      ->capture_default_str();
-  add_bytes(*verb, "--device-memory", o.device_memory, "The most that may be held on the device");
-  add_bytes(*verb, "--host-memory", o.host_memory, "The most that may be held in host memory");
   verb->add_option(
       "--trace", o.trace,
       "Write when the tasks of the last tokens ran, on which lane, for ui.perfetto.dev");
-  verb->add_flag("!--no-verify", o.verify,
-                 "Do not compare a checkpoint's files with its checksums before they are used");
-  verb->callback(
-      [options, json, &action] { action = [options, json] { return run(*options, *json); }; });
+  verb->callback([request, &action] { action = [request] { return run(*request); }; });
 }
 
 }  // namespace ebb::cli

@@ -18,6 +18,7 @@ void add_generate(CLI::App& app, Action& action);
 void add_evaluate(CLI::App& app, Action& action);
 // 'evaluate' among the verbs of plan.
 CLI::App* add_plan_evaluate(CLI::App& plan, Action& action);
+void add_chat(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_probe(CLI::App& app, Action& action);

@@ -5,6 +5,7 @@
 #include "ebb/error.h"
 #include "engine/parameter_store.h"
 #include "engine/planned_memory.h"
+#include "engine/sampling.h"
 #include "plan/explain.h"
 #include "plan/refusal.h"
 
@@ -85,8 +86,11 @@ plan::GenerationPlan plan_generation(Runtime& runtime, const GeneratorSettings& 
   return plan_generation(ops, runtime.profile(), s);
 }
 
-std::vector<plan::Extra> text_extras(const files::ModelTokenizer& tokenizer, Bytes rendering) {
-  std::vector<plan::Extra> extras = {{plan::Tier::host, "tokenizer", tokenizer.memory_bytes()}};
+std::vector<plan::Extra> text_extras(const files::ModelTokenizer& tokenizer, Bytes rendering,
+                                     std::int64_t vocabulary) {
+  std::vector<plan::Extra> extras = {
+      {plan::Tier::host, "tokenizer", tokenizer.memory_bytes()},
+      {plan::Tier::host, "sampling", Sampler::memory_bytes(vocabulary)}};
   if (rendering > 0) extras.push_back({plan::Tier::host, "chat template", rendering});
   return extras;
 }

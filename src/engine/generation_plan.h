@@ -31,6 +31,7 @@ plan::GenerationPlan plan_generation(kernels::CountingOps& ops, const plan::Prof
 plan::GenerationPlan plan_generation(Runtime& runtime, const GeneratorSettings& settings);
 
 // Bytes of host memory that a tokenizer holds, and that one rendering of its chat template may.
-std::vector<plan::Extra> text_extras(const files::ModelTokenizer& tokenizer, Bytes rendering);
+std::vector<plan::Extra> text_extras(const files::ModelTokenizer& tokenizer, Bytes rendering,
+                                     std::int64_t vocabulary);
 
 }  // namespace ebb::engine

@@ -93,6 +93,15 @@ std::span<const float> Generator::advance(std::span<const std::int32_t> tokens) 
   return {logits, to_size(decoder_.config().vocabulary)};
 }
 
+// Keys and values behind the length are overwritten before anything reads them: attention looks no
+// further than the tokens of the call.
+void Generator::keep(std::int64_t length) {
+  if (length < 0 || length > length_) {
+    throw Error(fmt::format("cannot keep {} of {} tokens", length, length_));
+  }
+  length_ = length;
+}
+
 std::vector<plan::Trace> Generator::trace() const {
   std::vector<plan::Trace> traces;
   const auto add = [&](const plan::Plan& plan, std::size_t program, const char* run) {

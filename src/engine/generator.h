@@ -26,6 +26,9 @@ class Generator {
 
   std::int64_t length() const { return length_; }
   void reset() { length_ = 0; }  // the next tokens begin a new sequence
+  // The next tokens go on behind the first `length` of the sequence, which has at least as many.
+  // What they compute is what they would have computed had nothing come between.
+  void keep(std::int64_t length);
   std::int64_t positions() const { return positions_; }
   const plan::GenerationPlan& plan() const { return plan_; }
   const memory::Ledger& ledger(plan::Tier tier) const { return memory_.ledger(tier); }

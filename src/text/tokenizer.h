@@ -71,6 +71,10 @@ class Tokenizer {
 
   // Changes when an encoding might. Part of a run's numerics key.
   virtual std::string digest() const { return name(); }
+
+  // Whether the id is a mark for models rather than text for people: begin and end of text, the
+  // roles of a chat. False for ids that are not in the vocabulary.
+  virtual bool is_special(std::int32_t id) const { return id == end_of_text(); }
 };
 
 }  // namespace ebb::text

@@ -110,6 +110,90 @@ TEST_F(GeneratorTest, StopsWhenItIsToldTo) {
   EXPECT_THROW(Generator(Model::open(run), small(), source.get_token()), Cancelled);
 }
 
+TEST_F(GeneratorTest, WritesWhatFitsWhereNobodyAsksForMore) {
+  Generator generator(Model::open(run), small(16));
+  SamplingOptions sampling;
+  sampling.temperature = 0;
+  const GenerateSummary cut = generator.generate("line 1", sampling);
+  EXPECT_EQ(cut.tokens, 10);
+  EXPECT_THAT(cut.note, HasSubstr("At most 10 tokens are written: the prompt has 6"));
+  sampling.max_tokens = 10;
+  EXPECT_EQ(generator.generate("line 1", sampling).note, "");
+}
+
+// Bytes are tokens, so that every stop text spans several.
+TEST_F(GeneratorTest, EndsBeforeAStopText) {
+  Generator generator(Model::open(run), small());
+  const std::string whole = generator.generate("line", drawing(3)).text;
+  ASSERT_GE(whole.size(), 12u);
+  SamplingOptions sampling = drawing(3);
+  sampling.stop = {"no such text", whole.substr(6, 4)};
+  const std::size_t end = whole.find(sampling.stop[1]);
+  std::string streamed;
+  const GenerateSummary summary = generator.generate(
+      "line", sampling, [&](std::string_view piece) { return streamed += piece, true; });
+  EXPECT_EQ(summary.ended_by, EndedBy::stop_text);
+  EXPECT_EQ(summary.text, whole.substr(0, end));
+  EXPECT_EQ(streamed, summary.text);
+  EXPECT_LT(summary.tokens, 24);
+  // What only looked like one comes at the end.
+  sampling.stop = {whole.substr(whole.size() - 3) + "\x01"};
+  EXPECT_EQ(generator.generate("line", sampling).text, whole);
+}
+
+TEST_F(GeneratorTest, LogProbabilitiesComeWithEveryToken) {
+  Generator generator(Model::open(run), small());
+  SamplingOptions sampling = drawing(2);
+  sampling.temperature = 0;
+  sampling.log_probs = 3;
+  const GenerateSummary summary = generator.generate("line", sampling);
+  ASSERT_EQ(summary.log_probabilities.size(), summary.ids.size());
+  for (std::size_t i = 0; i < summary.ids.size(); ++i) {
+    const TokenLogProbabilities& token = summary.log_probabilities[i];
+    EXPECT_EQ(token.chosen.id, summary.ids[i]);
+    ASSERT_EQ(token.likeliest.size(), 3u);
+    EXPECT_EQ(token.likeliest[0].id, summary.ids[i]);
+    EXPECT_EQ(token.likeliest[0].log_probability, token.chosen.log_probability);
+    EXPECT_LE(token.chosen.log_probability, 0);
+    EXPECT_GE(token.likeliest[1].log_probability, token.likeliest[2].log_probability);
+  }
+  const auto json = nlohmann::json::parse(summary.json);
+  EXPECT_EQ(json["log_probabilities"].size(), summary.ids.size());
+  EXPECT_EQ(json["log_probabilities"][0]["likeliest"].size(), 3u);
+  sampling.log_probs.reset();
+  EXPECT_FALSE(nlohmann::json::parse(generator.generate("line", sampling).json)
+                   .contains("log_probabilities"));
+}
+
+// Slices alone, unless all is asked for: then the text before is kept, too, up to the first token
+// that is another.
+TEST_F(GeneratorTest, PromptsThatBeginAlikeKeepWhatWasComputed) {
+  const Model model = Model::open(run);
+  GeneratorOptions all = small();
+  all.reuse = PrefixReuse::all;
+  Generator keeps(model, all);
+  SamplingOptions sampling = drawing(1);
+  sampling.max_tokens = 8;
+  sampling.temperature = 0;
+  const GenerateSummary first = keeps.generate("line 12", sampling);
+  EXPECT_EQ(first.reused_tokens, 0);
+  ASSERT_EQ(first.tokens, 8);
+  std::vector<std::int32_t> longer = model.encode("line 12");
+  longer.insert(longer.end(), first.ids.begin(), first.ids.end());
+  longer.insert(longer.end(), {33, 34});
+  // The last token was chosen, but never computed.
+  EXPECT_EQ(keeps.generate(longer, sampling).reused_tokens, 7 + 7);
+  EXPECT_EQ(keeps.generate(longer, sampling).reused_tokens, 7 + 8 + 2 - 1) << "one is computed";
+  EXPECT_EQ(keeps.generate("line 99", sampling).reused_tokens, 5);
+  EXPECT_EQ(keeps.generate("the tide", sampling).reused_tokens, 0);
+  EXPECT_EQ(keeps.generate("line 12", sampling).text, first.text);
+
+  Generator exact(model, small());
+  exact.generate("line 12", sampling);
+  const GenerateSummary again = exact.generate(longer, sampling);
+  EXPECT_EQ(again.text, Generator(model, small()).generate(longer, sampling).text);
+}
+
 TEST_F(GeneratorTest, RefusesAndGoesOn) {
   Generator generator(Model::open(run), small(16));
   const auto flag_of = [&](const std::string& prompt, SamplingOptions sampling) {
@@ -124,7 +208,17 @@ TEST_F(GeneratorTest, RefusesAndGoesOn) {
   few.max_tokens = 4;
   SamplingOptions cold = few;
   cold.temperature = -1;
-  EXPECT_EQ(flag_of("line", {}), "--max-tokens");
+  SamplingOptions many;
+  many.max_tokens = 30;
+  EXPECT_EQ(flag_of("line", many), "--max-tokens");
+  many.max_tokens = 0;
+  EXPECT_EQ(flag_of("line", many), "--max-tokens");
+  SamplingOptions silent = few;
+  silent.stop = {"x", ""};
+  EXPECT_EQ(flag_of("line", silent), "--stop");
+  SamplingOptions talkative = few;
+  talkative.log_probs = -1;
+  EXPECT_EQ(flag_of("line", talkative), "--log-probs");
   EXPECT_EQ(flag_of(std::string(40, 'a'), few), "--prompt");
   EXPECT_EQ(flag_of("line", cold), "--temperature");
   EXPECT_THROW(generator.answer({{"user", "Hello?"}}, few), ConfigError);

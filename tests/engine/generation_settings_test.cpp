@@ -71,6 +71,33 @@ TEST_F(GenerationSettingsTest, TheFileWinsOverDefaultsAndFlagsOverTheFile) {
   EXPECT_THAT(chosen.explanation, HasSubstr("top-k 3 (as given)"));
 }
 
+TEST_F(GenerationSettingsTest, MinPAndThePenaltyAreFollowedToo) {
+  store(R"({"do_sample": true, "min_p": 0.05, "repetition_penalty": 1.05})");
+  GenerationSettings chosen = choose();
+  EXPECT_EQ(chosen.sampling.min_p, 0.05);
+  EXPECT_EQ(chosen.sampling.repetition_penalty, 1.05);
+  EXPECT_THAT(chosen.explanation, AllOf(HasSubstr("min-p 0.05 (generation_config.json)"),
+                                        HasSubstr("repetition-penalty 1.05 (generation_")));
+  GenerateOptions options;
+  options.min_p = 0;
+  options.repetition_penalty = 1.2;
+  options.repetition_window = 64;
+  chosen = choose(options);
+  EXPECT_EQ(chosen.sampling.min_p, 0);
+  EXPECT_EQ(chosen.sampling.repetition_penalty, 1.2);
+  EXPECT_EQ(chosen.sampling.repetition_window, 64);
+  // The penalty changes which token is the likeliest; min-p does not.
+  store(R"({"min_p": 0.05, "repetition_penalty": 1.05})");
+  chosen = choose();
+  EXPECT_EQ(chosen.sampling.temperature, 0);
+  EXPECT_EQ(chosen.sampling.min_p, 0);
+  EXPECT_EQ(chosen.sampling.repetition_penalty, 1.05);
+  store(R"({"repetition_penalty": 0})");
+  EXPECT_EQ(choose().sampling.repetition_penalty, 1) << "not used";
+  store("{}");
+  EXPECT_THAT(choose().explanation, testing::Not(HasSubstr("min-p")));
+}
+
 TEST_F(GenerationSettingsTest, WithoutDoSampleTheLikeliestUnlessAFlagAsksToDraw) {
   for (const char* text : {"{}", R"({"do_sample": false, "temperature": 0.6})"}) {
     store(text);
@@ -110,6 +137,8 @@ TEST_F(GenerationSettingsTest, WrongFieldsAreNamed) {
   refused(R"({"do_sample": "yes"})", "'do_sample' should be true or false");
   refused(R"({"temperature": -1})", "'temperature' should be a number from 0 to");
   refused(R"({"top_p": 1.5})", "'top_p' should be a number from 0 to 1");
+  refused(R"({"min_p": 2})", "'min_p' should be a number from 0 to 1");
+  refused(R"({"repetition_penalty": "high"})", "'repetition_penalty' should be a number");
   refused(R"({"top_k": 2.5})", "'top_k' should be a whole number from 0");
 }
 

@@ -89,6 +89,36 @@ TEST_P(GenerationTest, APromptAtOnceIsAsGoodAsTokenByToken) {
   EXPECT_LT(distance(generator->advance(std::span(ids).subspan(5)), last), 1e-4);
 }
 
+// Whatever was computed behind the prefix: a slice, or tokens one by one.
+TEST_P(GenerationTest, ARewoundSequenceHasTheBitsOfAFreshOne) {
+  const std::vector<std::int32_t> ids = prompt();
+  const auto part = [&](std::size_t from, std::size_t count) {
+    return std::span(ids).subspan(from, count);
+  };
+  const auto copy = [](std::span<const float> logits) {
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  const auto fresh = make(DType::bf16);
+  fresh->advance(part(0, 6));
+  const std::vector<float> slice = copy(fresh->advance(part(9, 4)));
+  const std::vector<float> token = copy(fresh->advance(part(2, 1)));
+
+  const auto rewound = make(DType::bf16);
+  rewound->advance(part(0, 6));
+  rewound->advance(part(6, 8));
+  for (const std::size_t i : {14, 15}) rewound->advance(part(i, 1));
+  rewound->keep(6);
+  EXPECT_EQ(rewound->length(), 6);
+  EXPECT_EQ(copy(rewound->advance(part(9, 4))), slice);
+  EXPECT_EQ(copy(rewound->advance(part(2, 1))), token);
+  rewound->keep(10);
+  rewound->keep(0);
+  rewound->advance(part(0, 6));
+  EXPECT_EQ(copy(rewound->advance(part(9, 4))), slice);
+  EXPECT_THROW(rewound->keep(11), Error);
+  EXPECT_THROW(rewound->keep(-1), Error);
+}
+
 TEST_P(GenerationTest, LimitsHold) {
   const auto fits = [&](Bytes device) {
     try {

@@ -81,7 +81,9 @@ std::optional<GenerationConfig> read_generation_config(io::FileSystem& files,
                           .sample = fields.boolean("do_sample"),
                           .temperature = fields.number("temperature", 1000),
                           .top_k = fields.integer("top_k"),
-                          .top_p = fields.number("top_p", 1)};
+                          .top_p = fields.number("top_p", 1),
+                          .min_p = fields.number("min_p", 1),
+                          .repetition_penalty = fields.number("repetition_penalty", 1000)};
 }
 
 std::vector<std::int32_t> read_stops(const Json& json, const std::string& where) {

@@ -22,6 +22,8 @@ struct GenerationConfig {
   std::optional<double> temperature;
   std::optional<std::int64_t> top_k;
   std::optional<double> top_p;
+  std::optional<double> min_p;
+  std::optional<double> repetition_penalty;
 };
 
 // Nothing where the folder has no such file. Throws FormatError that names the field.

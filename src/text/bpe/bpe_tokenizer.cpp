@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -97,7 +98,8 @@ Bytes BpeTokenizer::memory_bytes() const {
   // Patterns are compiled, and by a compiler of machine code too.
   constexpr Bytes patterns = 256 * kKiB;
   Bytes bytes = static_cast<Bytes>(sizeof(BpeTokenizer)) + patterns + model_.memory_bytes() +
-                added_.memory_bytes() + decoder_->memory_bytes() + heap_bytes(tokens_);
+                added_.memory_bytes() + decoder_->memory_bytes() + heap_bytes(tokens_) +
+                heap_bytes(special_);
   for (const std::string& token : tokens_) bytes += heap_bytes(token);
   return bytes;
 }
@@ -131,7 +133,9 @@ void BpeTokenizer::read_tokens(const JsonPart& file) {
       tokens_.resize(std::int64_t{token.id} + 1);
     }
     tokens_[token.id] = token.sought;
+    if (token.special) special_.push_back(token.id);
   }
+  std::sort(special_.begin(), special_.end());
 }
 
 void BpeTokenizer::find_end_of_text(const JsonPart& file, std::string_view spelled) {
@@ -163,6 +167,10 @@ std::optional<std::int32_t> BpeTokenizer::id_of(std::string_view token) const {
   const auto found = model_.vocabulary().find(token);
   if (found == model_.vocabulary().end()) return std::nullopt;
   return found->second;
+}
+
+bool BpeTokenizer::is_special(std::int32_t id) const {
+  return std::binary_search(special_.begin(), special_.end(), id);
 }
 
 std::vector<std::int32_t> BpeTokenizer::encode(Piece piece) const {

@@ -55,6 +55,7 @@ class BpeTokenizer final : public Tokenizer {
   std::int32_t vocabulary() const override { return static_cast<std::int32_t>(tokens_.size()); }
   std::int32_t end_of_text() const override { return end_of_text_; }
   std::string name() const override { return "bpe"; }
+  bool is_special(std::int32_t id) const override;
   std::optional<std::int32_t> id_of(std::string_view token) const override;
   std::string digest() const override { return digest_; }
   Bytes memory_bytes() const override;
@@ -78,6 +79,7 @@ class BpeTokenizer final : public Tokenizer {
   List<std::string> tokens_;  // spelled, by id; empty where an id has none
   std::optional<Decoder> decoder_;
   Frame frame_;
+  std::vector<std::int32_t> special_;  // ids, in order
   std::int32_t end_of_text_ = 0;
   std::string digest_;
 
