@@ -72,6 +72,8 @@ class CpuOps final : public ModelOps {
   // scratch is too small.
   std::byte* check_scratch(Bytes bytes_per_slot, const char* what) const;
 
+  std::byte* check_linear_scratch(Bytes needed) const;
+
   void matmul_widened(View c, ConstView a, ConstView b, const MatmulOptions& options);
   void decode(View out, float* log_sums, ConstView q, ConstView k, ConstView v,
               const AttentionShape& shape);
