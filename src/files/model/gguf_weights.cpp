@@ -9,6 +9,7 @@
 #include "base/to_size.h"
 #include "ebb/error.h"
 #include "files/gguf/config.h"
+#include "kernels/reference/weight_blocks.h"
 
 namespace ebb::files {
 namespace {
@@ -86,7 +87,7 @@ void GgufWeights::read_stored(const Place& place, std::int64_t first, std::span<
   const Grain grain = grain_of(tensor.type);
   stored_.resize(to_size(grain.size_of(static_cast<std::int64_t>(to.size()))));
   place.in.part->file->read(tensor.offset + first / grain.per * grain.bytes, stored_);
-  widen(tensor.type, stored_, to);
+  kernels::widen_blocks(tensor.type, stored_, to);
 }
 
 void GgufWeights::read(int parameter, std::int64_t first, std::span<float> to) {

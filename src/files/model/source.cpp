@@ -124,7 +124,7 @@ DType stored_dtype(io::FileSystem& files, const ModelSource& source) {
     for (const GgufPart& part : weights.parts()) {
       for (const GgufTensor& tensor : part.header.tensors) {
         all += tensor.bytes;
-        if (tensor.type == GgufType(StoredType::f32)) wide += tensor.bytes;
+        if (tensor.type == GgufType::f32) wide += tensor.bytes;
       }
     }
     return 2 * wide > all ? DType::f32 : DType::bf16;
