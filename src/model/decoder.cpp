@@ -60,7 +60,7 @@ void Decoder::attend(ModelOps& ops, std::int64_t layer, const TokenRange& tokens
   const std::int64_t count = tokens.count();
   const std::int64_t q = config_.query_width();
   const std::int64_t kv = config_.kv_width();
-  const std::byte* weights = memory.weights;
+  const BlockWeights& weights = memory.weights;
   const View normed = memory.cheap_saved ? cheap_saved.normed : carve(work, count, config_.hidden);
   norm(ops, weights, places_.input_norm, normed, saved.input_stats, false,
        activation(memory.input, count, config_.hidden));

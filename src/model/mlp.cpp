@@ -44,10 +44,10 @@ Decoder::SavedMlp Decoder::carve_mlp(Carver* carver, Carver& work, std::int64_t 
           .up = carve(from, carver != nullptr ? tokens : tile_of(tokens), config_.up_width())};
 }
 
-void Decoder::mlp_product(ModelOps& ops, const std::byte* weights, View product, View up,
+void Decoder::mlp_product(ModelOps& ops, const BlockWeights& weights, View product, View up,
                           ConstView normed, bool at_once) const {
-  if (at_once && places_.up.size() == 1) {
-    ops.product_activate(product, linear_product(weights, places_.up.front(), up, normed),
+  if (at_once && places_.up.size() == 1 && weights.layout == nullptr) {
+    ops.product_activate(product, linear_product(weights.data, places_.up.front(), up, normed),
                          config_.activation);
     return;
   }

@@ -71,6 +71,27 @@ TEST(WeightTypes, SmallOnesByHand) {
   EXPECT_EQ(four[1], -4.0f);
 }
 
+// A block is bad where one of its numbers is not finite, wherever the bytes that say so are.
+TEST(WeightTypes, BadBlocksAreThoseWithNumbersThatAreNotFinite) {
+  for (const WeightType type : kWeightTypes) {
+    if (!in_blocks(type)) continue;
+    const auto [bytes, per] = grain_of(type);
+    int bad = 0;
+    for (Bytes at = 0; at + 1 < bytes; ++at) {
+      std::vector<std::byte> blocks(static_cast<std::size_t>(2 * bytes), std::byte{0x11});
+      blocks[static_cast<std::size_t>(bytes + at)] = std::byte{0x00};
+      blocks[static_cast<std::size_t>(bytes + at + 1)] = std::byte{0x7c};
+      std::vector<float> values(static_cast<std::size_t>(2 * per));
+      widen_blocks(type, blocks, values);
+      bool finite = true;
+      for (const float value : values) finite = finite && std::isfinite(value);
+      EXPECT_EQ(find_bad_block(type, blocks), finite ? -1 : 1) << name_of(type) << " byte " << at;
+      bad += finite ? 0 : 1;
+    }
+    EXPECT_EQ(bad, has_offsets(type) ? 2 : 1) << name_of(type);
+  }
+}
+
 TEST(WeightTypes, NoBlocksAreNothing) {
   for (const WeightType type : kWeightTypes) widen_blocks(type, {}, {});
 }

@@ -196,4 +196,30 @@ void widen_blocks(WeightType type, std::span<const std::byte> from, std::span<fl
   }
 }
 
+std::int64_t find_bad_block(WeightType type, std::span<const std::byte> from) {
+  // Where the scale and, where there is one, the offset are, in half precision.
+  int scale = 0, offset = -1;
+  switch (type) {
+    case WeightType::q4_1:
+    case WeightType::q5_1:
+    case WeightType::q4_k:
+    case WeightType::q5_k: offset = 2; break;
+    case WeightType::q2_k: scale = 80, offset = 82; break;
+    case WeightType::q3_k: scale = 108; break;
+    case WeightType::q6_k: scale = 208; break;
+    default: break;
+  }
+  const Bytes size = grain_of(type).bytes;
+  const auto finite = [&](Bytes at) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, from.data() + at, sizeof half);
+    return (half & 0x7c00u) != 0x7c00u;
+  };
+  const Bytes all = static_cast<Bytes>(from.size());
+  for (Bytes block = 0; block + size <= all; block += size) {
+    if (!finite(block + scale) || (offset >= 0 && !finite(block + offset))) return block / size;
+  }
+  return -1;
+}
+
 }  // namespace ebb::kernels

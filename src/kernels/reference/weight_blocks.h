@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "kernels/weight_type.h"
@@ -14,6 +15,10 @@ namespace ebb::kernels {
 // d * s, then scale * q, then - or + the offset. A scale that is not finite gives numbers that are
 // not.
 void widen_blocks(WeightType type, std::span<const std::byte> from, std::span<float> to);
+
+// The first of whole blocks with a scale or an offset that is not finite; -1 where there is none:
+// then all their numbers are finite.
+std::int64_t find_bad_block(WeightType type, std::span<const std::byte> from);
 
 // A block's numbers before they are multiplied: number i is scale[i / group] * q[i] - offset[i /
 // group], where a type without offsets has zeros there. Blocks only, of 32 or 256 numbers.
