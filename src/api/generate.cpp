@@ -43,12 +43,14 @@ GenerateSummary generate(const GenerateOptions& options, const TextSink& sink,
   const std::int64_t prompt = check(model, options);
   Generator generator(model,
                       {.positions = prompt + options.max_tokens,
+                       .prompt_tokens = prompt,
                        .dtype = options.dtype,
                        .device = options.device,
                        .threads = options.threads,
                        .device_memory = options.device_memory,
                        .host_memory = options.host_memory,
-                       .trace = options.trace},
+                       .trace = options.trace,
+                       .placement = options.placement},
                       stop);
   return options.chat ? generator.answer(messages_of(options), options, sink, stop)
                       : generator.generate(options.prompt, options, sink, stop);

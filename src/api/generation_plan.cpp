@@ -1,5 +1,6 @@
 // Plans of generation: the memory and time that it would take, before it takes any.
 #include "engine/generation_plan.h"
+#include "api/generation_placement.h"
 #include "api/planned_machine.h"
 #include "api/text_request.h"
 #include "ebb/generate.h"
@@ -34,8 +35,13 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
   // One rendering at a time, as a Generator does; without a template there is none to count.
   settings.extras = engine::text_extras(
       tokenizer, options.chat && tokenizer.parts.chat ? files::rendering_memory(host, 1) : 0);
-  kernels::CountingOps ops(on.needs());
-  const plan::GenerationPlan plan = engine::plan_generation(ops, on.profile, settings);
+  // Folders of disks are looked at where they are, on this machine.
+  api::set_placement(options.placement, on.here != nullptr ? &files : nullptr, settings);
+  const plan::GenerationPlan plan = engine::plan_generation(
+      {.device = on.needs(),
+       .cpu = [&]() -> const kernels::WorkspaceNeeds& { return on.cpu_needs(); },
+       .profile = on.profile},
+      settings);
   if (trace.wanted()) trace.write(plan::predicted_traces(plan));
   return plan::explain(plan) + on.explain();
 }

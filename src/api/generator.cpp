@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/generation_placement.h"
 #include "api/text_request.h"
 #include "ebb/error.h"
 #include "engine/settings.h"
@@ -48,14 +49,17 @@ struct Generator::Loaded {
     const DType dtype = options.dtype == FloatType::automatic
                             ? files::stored_dtype(files, source)
                             : engine::dtype_of(options.dtype, DType::bf16);
-    return engine::Generator(runtime, files, source,
-                             {.config = source.config,
-                              .dtype = dtype,
-                              .positions = positions_of(options, model),
-                              .limits = limits,
-                              .extras = engine::text_extras(opened().found_tokenizer(),
-                                                            opened().model->rendering_bytes()),
-                              .trace_runs = trace.wanted() ? engine::kTracedRuns : 0});
+    engine::GeneratorSettings settings{
+        .config = source.config,
+        .dtype = dtype,
+        .positions = positions_of(options, model),
+        .prompt_tokens = options.prompt_tokens,
+        .limits = limits,
+        .extras =
+            engine::text_extras(opened().found_tokenizer(), opened().model->rendering_bytes()),
+        .trace_runs = trace.wanted() ? engine::kTracedRuns : 0};
+    api::set_placement(options.placement, &disk, settings);
+    return engine::Generator(runtime, files, source, settings);
   }
 
   // All that can be refused is refused before the first token is computed.
@@ -65,6 +69,7 @@ struct Generator::Loaded {
     const engine::GenerationSettings settings = choose(request, opened(), stored);
     GenerateSummary summary = generate_text(generator, opened(), request, settings, sink, stop);
     summary.device_limit = limits[plan::Tier::device];
+    summary.plan = flags_of(generator.plan().choices);
     if (trace.wanted()) trace.write(generator.trace());
     summary.json = to_json(summary, request, settings, opened());
     return summary;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/generation_flags.h"
 #include "cli/output.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
@@ -42,6 +43,7 @@ int run(const GenerateOptions& options, bool json) {
   // Everything but the text goes to stderr: stdout can be piped.
   if (!summary.warning.empty()) fmt::print(stderr, "{}\n", summary.warning);
   fmt::print(stderr, "{}\n", summary.settings);
+  fmt::print(stderr, "plan: {}\n", summary.plan);
   fmt::print(stderr, "{} tokens, {:.1f} tokens/s, prompt of {} in {}, device {} of {}\n",
              summary.tokens, summary.tokens_per_second, summary.prompt_tokens,
              format_seconds(summary.prompt_seconds), format_bytes(summary.device_peak),
@@ -72,8 +74,7 @@ void add_generate(CLI::App& app, Action& action) {
   add_word(*verb, "--device", o.device, "cpu, cuda, or auto: a GPU where there is one");
   verb->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str();
-  add_bytes(*verb, "--device-memory", o.device_memory, "The most that may be held on the device");
-  add_bytes(*verb, "--host-memory", o.host_memory, "The most that may be held in host memory");
+  add_generation_placement(*verb, o);
   verb->add_option(
       "--trace", o.trace,
       "Write when the tasks of the last tokens ran, on which lane, for ui.perfetto.dev");

@@ -1,14 +1,18 @@
 // The plan of generation, of a model's own code and within limits.
 #pragma once
 
+#include <functional>
 #include <vector>
 
+#include "engine/planned_memory.h"
 #include "engine/runtime.h"
 #include "engine/workload.h"
+#include "exec/disk_space.h"
+#include "exec/disturbance.h"
 #include "files/model/tokenizer.h"
 #include "kernels/counting_ops.h"
 #include "model/decoder.h"
-#include "plan/generation_plan.h"
+#include "plan/generation_search.h"
 
 namespace ebb::engine {
 
@@ -23,10 +27,27 @@ struct GeneratorSettings {
   plan::Limits limits;
   std::vector<plan::Extra> extras{};  // what the caller holds: tokenizer, chat template
   std::int64_t trace_runs = 0;        // the last ones, of slices and of tokens, that a trace keeps
+  plan::FixedGenerationChoices fixed{};
+  // The machine's tiers, as in training.
+  std::shared_ptr<const plan::Topology> topology = plan::device_and_host();
+  PlannedMemory::MakeSpace make_space{};
+  exec::Disturbance disturbance{};
+};
+
+// Gives generation a disk for weights that host memory cannot hold.
+void add_disk(GeneratorSettings& settings, const std::vector<exec::DiskFolder>& folders,
+              std::function<void(const std::string&)> note = {}, io::QueueOptions queue = {});
+
+// What plans are made for: this machine, or one that is not here.
+struct GenerationMachine {
+  const kernels::WorkspaceNeeds& device;
+  // Asked for where the CPU may compute blocks, beside the device.
+  std::function<const kernels::WorkspaceNeeds&()> cpu;
+  const plan::Profile& profile;
 };
 
 // Throws OutOfBudget: the bytes by purpose on each tier, what is missing and what would help.
-plan::GenerationPlan plan_generation(kernels::CountingOps& ops, const plan::Profile& profile,
+plan::GenerationPlan plan_generation(const GenerationMachine& machine,
                                      const GeneratorSettings& settings);
 plan::GenerationPlan plan_generation(Runtime& runtime, const GeneratorSettings& settings);
 

@@ -1,4 +1,4 @@
-// A model ready to generate: weights and key-value cache on the device, one sequence.
+// A model ready to generate: weights and key-value cache where its plan has them, one sequence.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,10 @@ class Generator {
 
  private:
   void load(io::FileSystem& files, const files::ModelSource& source);
+  // A task's memory; its ops are those of the processor that its lane is for.
   void run_task(exec::TaskRun& run, const plan::Workload& work);
+  Bytes weight_bytes(int block) const;
+  void decode(exec::TaskRun& run, const plan::Workload& work, kernels::ModelOps& ops);
 
   Runtime& runtime_;
   DType dtype_;

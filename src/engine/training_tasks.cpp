@@ -56,6 +56,8 @@ void TrainingTasks::operator()(TaskRun& run) {
     case Op::update: return update(run);
     case Op::loss: return loss(run);
     case Op::decode:
+    case Op::attend:
+    case Op::mlp:
     case Op::logits:
     case Op::transfer: break;
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "base/to_size.h"
 #include "kernels/optimizer_ops.h"
@@ -111,21 +113,22 @@ class Measurer {
 
   // Generation: tokens of one sequence, with the cache of those before them.
   void pass(plan::Block& block, std::int64_t layer, const model::TokenRange& tokens) {
-    const model::KvCache cache{nowhere(), nowhere()};
+    const model::KvCache cache{nowhere()};
     Carver work = Carver::measuring();
+    const model::ForwardMemory memory{.weights = nowhere(),
+                                      .tables = tables(),
+                                      .input = nowhere(),
+                                      .output = nowhere(),
+                                      .cache = &cache};
     block.forward = cost(
         [&] {
           switch (block.kind) {
             case plan::BlockKind::embedding:
               return decoder_.embed(ops_, nowhere(), no_ids(tokens.length), tokens, nowhere());
             case plan::BlockKind::layer:
-              return decoder_.forward(ops_, layer, tokens,
-                                      {.weights = nowhere(),
-                                       .tables = tables(),
-                                       .input = nowhere(),
-                                       .output = nowhere(),
-                                       .cache = &cache},
-                                      work);
+              return block.half == plan::LayerHalf::mlp
+                         ? decoder_.forward_mlp(ops_, tokens.length, memory, work)
+                         : decoder_.forward_attention(ops_, layer, tokens, memory, work);
             case plan::BlockKind::head:
               return decoder_.logits(ops_, nowhere(), nowhere(), nowhere(), tokens.length,
                                      reinterpret_cast<float*>(nowhere()), work);
@@ -299,12 +302,13 @@ template <class Measure>
 std::vector<plan::Block> describe_blocks(const model::Decoder& decoder,
                                          const model::Parameters& parameters, DType weights,
                                          Measure measure) {
-  std::map<std::int64_t, plan::Block> layers;  // by window
+  std::map<std::pair<plan::LayerHalf, std::int64_t>, plan::Block> layers;  // by half and window
   std::vector<plan::Block> blocks;
   for (const model::ParameterBlock& from : parameters.blocks) {
     plan::Block block = describe_block(from, weights);
     if (block.kind == plan::BlockKind::layer) {
-      const auto [like, is_new] = layers.try_emplace(decoder.config().window(from.layer), block);
+      const auto [like, is_new] =
+          layers.try_emplace({block.half, decoder.config().window(from.layer)}, block);
       if (is_new) measure(like->second, from.layer);
       block = like->second;
       block.name = from.name;
@@ -353,7 +357,11 @@ plan::Block describe_block(const model::ParameterBlock& block, DType weights) {
     case Kind::layer: kind = plan::BlockKind::layer; break;
     case Kind::head: kind = plan::BlockKind::head; break;
   }
+  plan::LayerHalf half = plan::LayerHalf::both;
+  if (block.half == model::ParameterBlock::Half::attention) half = plan::LayerHalf::attention;
+  if (block.half == model::ParameterBlock::Half::mlp) half = plan::LayerHalf::mlp;
   return {.kind = kind,
+          .half = half,
           .name = block.name,
           .parameters = block.length,
           .weights = {{size_of(weights)}}};
@@ -404,10 +412,13 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
 
 plan::GenerationWork generation_work(const model::Decoder& decoder,
                                      const model::Parameters& parameters, kernels::CountingOps& ops,
-                                     const GenerationShape& shape) {
+                                     const GenerationShape& shape, std::int64_t slice) {
   const model::Config& config = decoder.config();
-  const Bytes element = size_of(shape.dtype);
+  const Bytes element = size_of(shape.dtype), row = decoder.cache_row_bytes();
   Measurer measure(decoder, ops);
+  std::optional<kernels::CountingOps> cpu_ops;
+  std::optional<Measurer> cpu;
+  if (shape.cpu != nullptr) cpu.emplace(decoder, cpu_ops.emplace(*shape.cpu));
   // A run of `tokens` tokens behind `start` others.
   const auto pass = [&](std::int64_t start, std::int64_t tokens) {
     plan::Workload work{.topology = shape.topology,
@@ -416,18 +427,24 @@ plan::GenerationWork generation_work(const model::Decoder& decoder,
                         .input = tokens * config.hidden * element,
                         .tables = decoder.table_bytes(shape.positions),
                         .logits = config.vocabulary * 4,
+                        .tied = config.tied,
                         .extras = shape.extras,
                         .task_bytes = shape.task_bytes};
     work.extras.insert(work.extras.begin(), {plan::Tier::device, "libraries", ops.library_bytes()});
-    work.blocks = describe_blocks(decoder, parameters, shape.dtype,
-                                  [&](plan::Block& block, std::int64_t layer) {
-                                    measure.pass(block, layer, {.start = start, .length = tokens});
-                                    if (block.kind != plan::BlockKind::layer) return;
-                                    block.cache = 2 * shape.positions * config.kv_width() * element;
-                                  });
+    const model::TokenRange range{.start = start, .length = tokens};
+    work.blocks = describe_blocks(
+        decoder, parameters, shape.dtype, [&](plan::Block& block, std::int64_t layer) {
+          if (cpu) cpu->pass(block, layer, range);  // for its scratch alone
+          measure.pass(block, layer, range);
+          if (block.half != plan::LayerHalf::attention) return;
+          block.cache = shape.positions * row;
+          block.cached = start * row;
+          block.cache_added = tokens * row;
+        });
     return work;
   };
-  const std::int64_t slice = shape.slice(), prompt = shape.prompt();
+  const std::int64_t prompt = shape.prompt();
+  slice = std::min(slice, prompt);
   plan::GenerationWork work{
       .prompt_tokens = prompt,
       .max_tokens = shape.positions - prompt,
@@ -441,7 +458,11 @@ plan::GenerationWork generation_work(const model::Decoder& decoder,
   if (prompt % slice != 0) work.rest = pass(work.slices * slice, prompt % slice);
   work.token = pass(work.context, 1);
   for (plan::Workload* each : {&work.slice, &work.token, work.rest ? &*work.rest : nullptr}) {
-    if (each != nullptr) each->scratch = measure.scratch();
+    if (each == nullptr) continue;
+    each->scratch = measure.scratch();
+    if (!cpu) continue;
+    each->host_scratch = cpu->scratch();
+    each->host_libraries = shape.cpu->library_bytes();
   }
   return work;
 }

@@ -36,17 +36,17 @@ struct TokenRange {
   std::int64_t count() const { return rows * length; }
 };
 
-// A sequence's keys and values of one block: those before the tokens at hand are there, theirs are
-// added.
+// A sequence's keys and values of one block, a row for each position: its keys and behind them its
+// values, so that the first positions are the first bytes (Decoder::cache_row_bytes). Rows before
+// the tokens at hand are there, theirs are added.
 struct KvCache {
-  std::byte* keys = nullptr;  // max positions x kv width
-  std::byte* values = nullptr;
+  std::byte* rows = nullptr;
 };
 
 // The memory of a block's forward. What it is given decides what is kept: training saves for the
 // backward, generation keeps keys and values for the tokens to come.
 struct ForwardMemory {
-  BlockWeights weights{};
+  BlockWeights weights{};  // of the block, or of the half that is called
   const float* tables = nullptr;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
@@ -98,8 +98,10 @@ struct BackwardMemory {
 
 class Decoder {
  public:
-  // `dtype` is the type of weights and activations, `gradient_type` that of weight gradients.
-  Decoder(const Config& config, DType dtype, DType gradient_type, Shape shape);
+  // `dtype` is the type of weights and activations, `gradient_type` that of weight gradients. Where
+  // blocks are cut into halves, those alone can be called, each with weights of its own.
+  Decoder(const Config& config, DType dtype, DType gradient_type, Shape shape,
+          BlockCut cut = BlockCut::whole);
 
   const Config& config() const { return config_; }
   const Shape& shape() const { return shape_; }
@@ -130,6 +132,14 @@ class Decoder {
   // backward makes that.
   void forward(ModelOps&, std::int64_t layer, const TokenRange&, const ForwardMemory&,
                Carver& work) const;
+  // The same in two halves, for what no backward follows (generation): what the attention adds to
+  // the residual stream, and what the MLP adds to that. To the bit the same as forward() on the
+  // same tokens.
+  void forward_attention(ModelOps&, std::int64_t layer, const TokenRange&, const ForwardMemory&,
+                         Carver& work) const;
+  void forward_mlp(ModelOps&, std::int64_t tokens, const ForwardMemory&, Carver& work) const;
+  // Bytes of a position in a block's cache.
+  Bytes cache_row_bytes() const { return 2 * config_.kv_width() * size_of(dtype_); }
   // Loss and gradient of the loss at once, in slices of tokens and in pieces of the vocabulary;
   // writes residual whole.
   void head(ModelOps&, const HeadMemory&, const std::byte* input,
@@ -195,17 +205,18 @@ class Decoder {
     kernels::View mlp_normed;  // the MLP's
     kernels::View product;     // of the MLP
   };
-  // Where nothing is saved, they lie in work.
-  Saved carve_saved(Carver* carver, Carver& work, std::int64_t tokens) const;
+  // Where nothing is saved, they lie in work; so does the middle, unless it has a place.
+  Saved carve_saved(Carver* carver, Carver& work, std::int64_t tokens,
+                    std::byte* middle = nullptr) const;
   SavedMlp carve_mlp(Carver* carver, Carver& work, std::int64_t tokens) const;
   CheapSaved carve_cheap_saved(Carver* carver, std::int64_t tokens) const;
 
   void attend(ModelOps&, std::int64_t layer, const TokenRange&, const ForwardMemory&, const Saved&,
               const CheapSaved&, Carver& work) const;
-  // Puts keys or values of new tokens behind those of `start` before, and returns all of them.
-  kernels::ConstView append(ModelOps&, std::byte* cache, kernels::ConstView added,
-                            std::int64_t start) const;
-  void mlp(ModelOps&, std::int64_t tokens, const ForwardMemory&, const Saved&, const CheapSaved&,
+  // Puts keys and values of new tokens behind those of `start` before, and returns all of them.
+  kernels::ConstView append(ModelOps&, const KvCache& cache, kernels::ConstView keys,
+                            kernels::ConstView values, std::int64_t start) const;
+  void mlp(ModelOps&, kernels::ConstView middle, const ForwardMemory&, const CheapSaved&,
            Carver& work) const;
   // Gate and up of some tokens; product is written where it has memory. `at_once` allows the
   // activation in the pass of the product, whose bits may then be others.
