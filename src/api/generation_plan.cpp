@@ -26,6 +26,7 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
       .config = source.config,
       .dtype = options.dtype == FloatType::automatic ? files::stored_dtype(files, source)
                                                      : engine::dtype_of(options.dtype, DType::bf16),
+      .kept = engine::kept_types(files, source, on.profile.device),
       .positions = prompt_tokens + options.max_tokens,
       .prompt_tokens = prompt_tokens,
       .limits = engine::limits_within(on.memory, options.device_memory, options.host_memory)};

@@ -52,6 +52,7 @@ struct Generator::Loaded {
     engine::GeneratorSettings settings{
         .config = source.config,
         .dtype = dtype,
+        .kept = engine::kept_types(files, source, runtime.device().kind()),
         .positions = positions_of(options, model),
         .prompt_tokens = options.prompt_tokens,
         .limits = limits,

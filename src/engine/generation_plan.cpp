@@ -28,12 +28,14 @@ class WorkTable {
         ops_(machine.device),
         decoder_(s.config, s.dtype, s.dtype, {}, model::BlockCut::halves),
         parameters_(model::parameters_of(s.config, model::BlockCut::halves)),
+        layout_(weight_layout(s, parameters_)),
         shape_{.dtype = s.dtype,
                .positions = s.positions,
                .prompt_tokens = s.prompt_tokens,
                .topology = s.topology,
                .extras = s.extras,
-               .task_bytes = task_bytes(s.trace_runs)} {
+               .task_bytes = task_bytes(s.trace_runs),
+               .layout = layout_ ? &*layout_ : nullptr} {
     // Weights come through host memory a piece at a time.
     shape_.extras.push_back({plan::Tier::host, "loading", kLoadingBytes});
   }
@@ -53,6 +55,7 @@ class WorkTable {
   kernels::CountingOps ops_;
   model::Decoder decoder_;
   model::Parameters parameters_;
+  std::optional<model::WeightLayout> layout_;
   GenerationShape shape_;
   std::map<std::pair<std::int64_t, bool>, plan::GenerationWork> works_;
 };
@@ -139,12 +142,25 @@ plan::GenerationPlan plan_generation(const GenerationMachine& machine, const Gen
 }
 
 plan::GenerationPlan plan_generation(Runtime& runtime, const GeneratorSettings& s) {
-  return plan_generation({.device = runtime.device_model(),
-                          .cpu = [&]() -> const kernels::WorkspaceNeeds& {
-                            return runtime.cpu_model();
-                          },
-                          .profile = runtime.profile()},
-                         s);
+  return plan_generation(
+      {.device = runtime.device_model(),
+       .cpu = [&]() -> const kernels::WorkspaceNeeds& { return runtime.cpu_model(); },
+       .profile = runtime.profile()},
+      s);
+}
+
+files::StoredTypes kept_types(io::FileSystem& files, const files::ModelSource& source,
+                              std::string_view device) {
+  return device == "cpu" ? files::matrices_in_blocks(files, source) : files::StoredTypes();
+}
+
+std::optional<model::WeightLayout> weight_layout(const GeneratorSettings& s,
+                                                 const model::Parameters& parameters) {
+  if (s.config.weights_in_by_out) return std::nullopt;
+  return model::WeightLayout(parameters, [&](int p) {
+    const auto kept = s.kept.find(parameters.all[p].name);
+    return kept == s.kept.end() ? kernels::weight_type(s.dtype) : kept->second;
+  });
 }
 
 void add_disk(GeneratorSettings& s, const std::vector<exec::DiskFolder>& folders,

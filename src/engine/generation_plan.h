@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "engine/planned_memory.h"
@@ -9,6 +10,7 @@
 #include "engine/workload.h"
 #include "exec/disk_space.h"
 #include "exec/disturbance.h"
+#include "files/model/source.h"
 #include "files/model/tokenizer.h"
 #include "kernels/counting_ops.h"
 #include "model/decoder.h"
@@ -21,7 +23,8 @@ inline constexpr std::int64_t kTracedRuns = 8;
 
 struct GeneratorSettings {
   model::Config config;
-  DType dtype = DType::bf16;
+  DType dtype = DType::bf16;       // of activations, and of weights that are not kept as stored
+  files::StoredTypes kept{};       // by a parameter's name: matrices that stay as they are stored
   std::int64_t positions = 1;      // that the sequence can grow to
   std::int64_t prompt_tokens = 0;  // 0: not known, up to all of them
   plan::Limits limits;
@@ -33,6 +36,16 @@ struct GeneratorSettings {
   PlannedMemory::MakeSpace make_space{};
   exec::Disturbance disturbance{};
 };
+
+// Matrices that stay as they are stored: those in blocks, where the device ("cpu", "cuda") has
+// products with them. Others are widened as they are read.
+files::StoredTypes kept_types(io::FileSystem& files, const files::ModelSource& source,
+                              std::string_view device);
+
+// Where weights lie, or nothing where they are of one type and at their places: a family whose
+// matrices lie column by column has no products with stored ones.
+std::optional<model::WeightLayout> weight_layout(const GeneratorSettings& settings,
+                                                 const model::Parameters& parameters);
 
 // Gives generation a disk for weights that host memory cannot hold.
 void add_disk(GeneratorSettings& settings, const std::vector<exec::DiskFolder>& folders,

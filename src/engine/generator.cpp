@@ -32,6 +32,8 @@ Generator::Generator(Runtime& runtime, io::FileSystem& files, const files::Model
       trace_runs_(settings.trace_runs),
       parameters_(model::parameters_of(settings.config, model::BlockCut::halves)),
       decoder_(settings.config, dtype_, dtype_, {}, model::BlockCut::halves),
+      layout_(weight_layout(settings, parameters_)),
+      kept_(settings.kept),
       plan_(plan_generation(runtime, settings)),
       memory_(runtime, plan_.slice, settings.make_space),
       executor_(runtime.device(), memory_.spaces(),
@@ -70,16 +72,22 @@ void Generator::load(io::FileSystem& files, const files::ModelSource& source) {
     }
     // Tensors come in pieces, so that the host holds one piece and never a whole tensor. Each goes
     // straight to where its block's weights live.
-    const plan::Block& block = plan_.slice.workload.blocks[parameter.block];
-    const plan::Range where =
-        block.weights.ranges(block.parameters, parameter.first + first, count).front();
-    executor_.write_now(plan_.slice.program.persistent.weights[parameter.block], where.first, from,
-                        where.bytes);
+    const Bytes element = size_of(dtype_);
+    const Bytes place = layout_ ? (*layout_)[parameter.block].offset_of(parameter.first)
+                                : parameter.first * element;
+    executor_.write_now(plan_.slice.program.persistent.weights[parameter.block],
+                        place + first * element, from, count * element);
+  };
+  const files::StoredSink stored = [&](int p, Bytes first, std::span<const std::byte> bytes) {
+    const model::Parameter& parameter = parameters_.all[p];
+    executor_.write_now(plan_.slice.program.persistent.weights[parameter.block],
+                        (*layout_)[parameter.block].offset_of(parameter.first) + first,
+                        bytes.data(), static_cast<Bytes>(bytes.size()));
   };
   if (!source.has_weights()) {
     files::initialize_weights(runtime_.pool(), source.config, parameters_, 0, sink);
   } else {
-    files::load_weights(files, source, parameters_, sink);
+    files::load_weights(files, source, parameters_, sink, kept_, stored);
   }
 }
 
@@ -125,21 +133,17 @@ std::vector<plan::Trace> Generator::trace() const {
 
 void Generator::run_task(exec::TaskRun& run, const plan::Workload& work) {
   // By lane and not by tier: on the cpu device both are host memory.
-  const bool by_cpu =
-      (*plan_.slice.program.topology)[run.task.lane].kind == plan::LaneKind::cpu;
+  const bool by_cpu = (*plan_.slice.program.topology)[run.task.lane].kind == plan::LaneKind::cpu;
   const Bytes bytes = by_cpu ? work.host_scratch : work.scratch;
   std::byte* const scratch = run.write(Role::scratch, bytes);
   kernels::ModelLibrary& library = by_cpu ? runtime_.cpu_model() : runtime_.device_model();
-  auto ops = library.ops({.stream = &run.stream,
-                          .scratch = {scratch, scratch == nullptr ? 0 : to_size(bytes)}});
-  const auto weights = [&](Role role, int block) {
-    return run.read(role, weight_bytes(block));
-  };
+  auto ops = library.ops(
+      {.stream = &run.stream, .scratch = {scratch, scratch == nullptr ? 0 : to_size(bytes)}});
   const int b = run.task.block;
   switch (run.task.op) {
     case Op::embed:
       return decoder_.embed(
-          ops, weights(Role::weights, b),
+          ops, weights(run, Role::weights, b),
           {reinterpret_cast<const std::int32_t*>(run.read(Role::batch, work.batch)),
            to_size(count_)},
           {.start = length_, .length = count_}, run.write(Role::output, work.input));
@@ -147,14 +151,14 @@ void Generator::run_task(exec::TaskRun& run, const plan::Workload& work) {
     case Op::decode: return decode(run, work, ops);
     case Op::mlp:
       return decoder_.forward_mlp(ops, count_,
-                                  {.weights = weights(Role::weights, b),
+                                  {.weights = weights(run, Role::weights, b),
                                    .input = run.read(Role::input, work.input),
                                    .output = run.write(Role::output, work.input)},
                                   run.carver(Role::work));
     case Op::logits:
-      return decoder_.logits(ops, weights(Role::weights, b), weights(Role::head_weights, 0),
-                             run.read(Role::input, work.input), count_,
-                             reinterpret_cast<float*>(run.write(Role::logits, work.logits)),
+      return decoder_.logits(ops, weights(run, Role::weights, b),
+                             weights(run, Role::head_weights, 0), run.read(Role::input, work.input),
+                             count_, reinterpret_cast<float*>(run.write(Role::logits, work.logits)),
                              run.carver(Role::work));
     default: break;
   }
@@ -164,6 +168,10 @@ void Generator::run_task(exec::TaskRun& run, const plan::Workload& work) {
 Bytes Generator::weight_bytes(int block) const {
   const plan::Block& of = plan_.slice.workload.blocks[block];
   return of.weights.bytes(of.parameters);
+}
+
+model::BlockWeights Generator::weights(exec::TaskRun& run, Role role, int block) const {
+  return {run.read(role, weight_bytes(block)), layout_ ? &(*layout_)[block] : nullptr};
 }
 
 // A layer's attention and, where the task has both halves, its MLP.
@@ -178,7 +186,7 @@ void Generator::decode(exec::TaskRun& run, const plan::Workload& work, kernels::
   memory::Carver first = carver, second = carver;
   decoder_.forward_attention(
       ops, parameters_.blocks[b].layer, {.start = length_, .length = count_},
-      {.weights = run.read(Role::weights, weight_bytes(b)),
+      {.weights = weights(run, Role::weights, b),
        .tables = reinterpret_cast<const float*>(run.read(Role::tables, work.tables)),
        .input = run.read(Role::input, work.input),
        .output = middle,
@@ -186,11 +194,10 @@ void Generator::decode(exec::TaskRun& run, const plan::Workload& work, kernels::
       first);
   carver.cover(first);
   if (!both) return;
-  decoder_.forward_mlp(ops, count_,
-                       {.weights = run.read(Role::mlp_weights, weight_bytes(b + 1)),
-                        .input = middle,
-                        .output = output},
-                       second);
+  decoder_.forward_mlp(
+      ops, count_,
+      {.weights = weights(run, Role::mlp_weights, b + 1), .input = middle, .output = output},
+      second);
   carver.cover(second);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,7 @@ class Generator {
   // A task's memory; its ops are those of the processor that its lane is for.
   void run_task(exec::TaskRun& run, const plan::Workload& work);
   Bytes weight_bytes(int block) const;
+  model::BlockWeights weights(exec::TaskRun& run, plan::Role role, int block) const;
   void decode(exec::TaskRun& run, const plan::Workload& work, kernels::ModelOps& ops);
 
   Runtime& runtime_;
@@ -50,6 +52,8 @@ class Generator {
   std::int64_t trace_runs_;
   model::Parameters parameters_;
   model::Decoder decoder_;
+  std::optional<model::WeightLayout> layout_;
+  files::StoredTypes kept_;
   plan::GenerationPlan plan_;
   PlannedMemory memory_;
   exec::Executor executor_;

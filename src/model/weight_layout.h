@@ -3,6 +3,7 @@
 // and needs no layout: a parameter's place in elements says it.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,6 +22,7 @@ struct StoredRun {
   std::int64_t count = 0;
   Bytes offset = 0;  // within the block's memory, a multiple of kPlaneAlignment
   kernels::WeightType type{};
+  friend auto operator<=>(const StoredRun&, const StoredRun&) = default;
 };
 
 class BlockLayout {
@@ -31,10 +33,12 @@ class BlockLayout {
   // Bytes from the block's start to an element, which begins a grain of its type.
   Bytes offset_of(std::int64_t element) const;
   Bytes bytes() const { return bytes_; }
+  // In the order of their elements. Blocks with equal runs are alike.
+  const List<StoredRun>& runs() const { return runs_; }
 
  private:
   friend class WeightLayout;
-  List<StoredRun> runs_;  // in the order of their elements
+  List<StoredRun> runs_;
   Bytes bytes_ = 0;
 };
 
