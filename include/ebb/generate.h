@@ -34,6 +34,21 @@ struct SamplingOptions {
   std::optional<std::int64_t> log_probs{};
 };
 
+// Where weights and the key-value cache live, and the processor that computes with them. What is
+// not given is as the plan says, which prints its choice as these flags.
+struct GenerationPlacement {
+  // For weights that host memory cannot hold; nothing of them is left there at the end.
+  std::vector<DiskFolder> disk{};
+  Blocks weights{};                            // whose weights are not on the device
+  std::optional<std::int64_t> disk_weights{};  // of those layers, whose weights are on the disk
+  AttentionWeights attention = AttentionWeights::automatic;  // of those layers
+  Blocks cpu_blocks{};         // of those layers: computed by the CPU for tokens
+  Blocks cpu_prompt_blocks{};  // and in a prompt
+  CachePlacement cache = CachePlacement::automatic;
+  std::optional<std::int64_t> slice{};  // tokens of a prompt that go through the model at once
+  std::optional<std::int64_t> depth{};  // weights on their way at once
+};
+
 struct GenerateOptions : SamplingOptions {
   std::string model;      // as Model::open takes it (ebb/model.h)
   std::string tokenizer;  // a folder with tokenizer.json; empty: the model's own, or bytes
@@ -47,6 +62,7 @@ struct GenerateOptions : SamplingOptions {
   std::optional<Bytes> host_memory{};
   std::string trace{};  // a file for the lanes of the last tokens (docs/trace.md); empty: none
   bool verify = true;   // a checkpoint's checksums, before its weights are used
+  GenerationPlacement placement{};
 };
 
 // stop: a token that ends texts; stop_text: one of SamplingOptions::stop.
@@ -78,6 +94,7 @@ struct GenerateSummary {
   double tokens_per_second = 0;
   Bytes device_limit = 0;
   Bytes device_peak = 0;
+  std::string plan;  // the flags that reproduce where everything was
   std::string json;  // all of it, the ids and the text too
 };
 

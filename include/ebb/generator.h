@@ -28,6 +28,8 @@ struct GeneratorOptions {
   // Tokens that a sequence may have, prompt included: the key-value cache is made for so many.
   // 0: as many as the model knows, 4096 at most.
   std::int64_t positions = 0;
+  // Of the prompts that are to come, about: the plan is made for it. 0: not known.
+  std::int64_t prompt_tokens = 0;
   FloatType dtype = FloatType::automatic;  // as stored
   DeviceKind device = DeviceKind::automatic;
   int threads = 0;  // 0: as many as the machine lets us use
@@ -37,6 +39,7 @@ struct GeneratorOptions {
   // A file for the lanes of a text's last tokens (docs/trace.md), written anew with every text.
   // Empty: none.
   std::string trace{};
+  GenerationPlacement placement{};
   PrefixReuse reuse = PrefixReuse::slices;
 };
 

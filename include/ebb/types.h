@@ -23,6 +23,11 @@ enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine, wsd }
 // Where optimizer states live and what updates them: on the device; elsewhere, and they stream
 // through the device; in host memory, and the CPU updates them. automatic: as the plan says.
 enum class StatePlacement : std::uint8_t { automatic, resident, stream, host };
+// Of generation: where the key-value cache is. mixed: of each block where its attention is computed
+// for tokens. automatic: as the plan says.
+enum class CachePlacement : std::uint8_t { automatic, device, host, mixed };
+// Of generation: whether the attention's weights stay on the device where a block's leave it.
+enum class AttentionWeights : std::uint8_t { automatic, resident, stream };
 // Whether embedding and head use the whole vocabulary at once, or a piece at a time.
 enum class VocabularyUse : std::uint8_t { automatic, whole, cut };
 
@@ -90,6 +95,7 @@ struct BlockWords {
   std::string_view more = {};
 };
 inline constexpr BlockWords kWeightWords{"resident", "stream"};
+inline constexpr BlockWords kCpuBlockWords{"none", "all"};
 inline constexpr BlockWords kGradientSumWords{"device", "host"};
 inline constexpr BlockWords kRecomputeWords{"none", "block"};
 inline constexpr BlockWords kSaveCheapWords{"none", "all"};

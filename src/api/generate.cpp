@@ -25,13 +25,21 @@ api::TextRequest request_of(const Model& model, const Prompt& prompt,
                                  : api::answer(model, prompt.messages, sampling);
 }
 
+// What a text needs: tokens of its prompt, and positions for these and for what follows.
+struct Length {
+  std::int64_t prompt = 1;
+  std::int64_t positions = 1;
+};
+
 // Throws all that the generator would say of this text, but before the weights are read, which
-// takes minutes. Returns the positions that prompt and text need.
-std::int64_t check(const Model& model, const Prompt& prompt, const SamplingOptions& sampling) {
+// takes minutes.
+Length check(const Model& model, const Prompt& prompt, const SamplingOptions& sampling) {
   const api::TextRequest request = request_of(model, prompt, sampling);
   const api::OpenedModel& opened = api::opened(model);
   choose(request, opened, opened.generation_config());
-  return std::ssize(request.ids) + check_request(request, opened, model.max_positions()).most;
+  const std::int64_t tokens = std::ssize(request.ids);
+  return {.prompt = tokens,
+          .positions = tokens + check_request(request, opened, model.max_positions()).most};
 }
 
 Model open(const GenerateOptions& options) {
@@ -44,16 +52,18 @@ Model open(const GenerateOptions& options) {
 
 // The key-value cache is made for these texts alone. Prompts are encoded again by the generator;
 // that costs nothing beside the weights.
-Generator load(const Model& model, const GenerateOptions& options, std::int64_t positions,
+Generator load(const Model& model, const GenerateOptions& options, const Length& length,
                const std::stop_token& stop) {
   return Generator(model,
-                   {.positions = positions,
+                   {.positions = length.positions,
+                    .prompt_tokens = length.prompt,
                     .dtype = options.dtype,
                     .device = options.device,
                     .threads = options.threads,
                     .device_memory = options.device_memory,
                     .host_memory = options.host_memory,
-                    .trace = options.trace},
+                    .trace = options.trace,
+                    .placement = options.placement},
                    stop);
 }
 
@@ -81,15 +91,17 @@ void generate_each(const GenerateOptions& options, const std::vector<Prompt>& pr
                    const std::function<bool(const GenerateSummary&)>& answered,
                    std::stop_token stop) {
   const Model model = open(options);
-  std::int64_t positions = 1;
+  Length longest;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     try {
-      positions = std::max(positions, check(model, prompts[i], options));
+      const Length length = check(model, prompts[i], options);
+      longest = {.prompt = std::max(longest.prompt, length.prompt),
+                 .positions = std::max(longest.positions, length.positions)};
     } catch (const ConfigError& error) {
       throw ConfigError(fmt::format("{} (prompt {} of {})", error.what(), i + 1, prompts.size()));
     }
   }
-  Generator generator = load(model, options, positions, stop);
+  Generator generator = load(model, options, longest, stop);
   for (const Prompt& prompt : prompts) {
     if (stop.stop_requested()) return;
     if (!answered(write(generator, prompt, options, {}, stop))) return;

@@ -1,5 +1,6 @@
 // Plans of generation: the memory and time that it would take, before it takes any.
 #include "engine/generation_plan.h"
+#include "api/generation_placement.h"
 #include "api/planned_machine.h"
 #include "api/text_request.h"
 #include "ebb/generate.h"
@@ -27,6 +28,7 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
       .config = source.config,
       .dtype = options.dtype == FloatType::automatic ? files::stored_dtype(files, source)
                                                      : engine::dtype_of(options.dtype, DType::bf16),
+      .kept = engine::kept_types(files, source, on.profile.device),
       .positions = prompt_tokens + tokens,
       .prompt_tokens = prompt_tokens,
       .limits = engine::limits_within(on.memory, options.device_memory, options.host_memory)};
@@ -37,8 +39,13 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
   settings.extras = engine::text_extras(
       tokenizer, options.chat && tokenizer.parts.chat ? files::rendering_memory(host, 1) : 0,
       source.config.vocabulary);
-  kernels::CountingOps ops(on.needs());
-  const plan::GenerationPlan plan = engine::plan_generation(ops, on.profile, settings);
+  // Folders of disks are looked at where they are, on this machine.
+  api::set_placement(options.placement, on.here != nullptr ? &files : nullptr, settings);
+  const plan::GenerationPlan plan = engine::plan_generation(
+      {.device = on.needs(),
+       .cpu = [&]() -> const kernels::WorkspaceNeeds& { return on.cpu_needs(); },
+       .profile = on.profile},
+      settings);
   if (trace.wanted()) trace.write(plan::predicted_traces(plan));
   return plan::explain(plan) + on.explain();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/generation_placement.h"
 #include "api/text_request.h"
 #include "ebb/error.h"
 #include "engine/settings.h"
@@ -50,15 +51,18 @@ struct Generator::Loaded {
     const DType dtype = options.dtype == FloatType::automatic
                             ? files::stored_dtype(files, source)
                             : engine::dtype_of(options.dtype, DType::bf16);
-    return engine::Generator(
-        runtime, files, source,
-        {.config = source.config,
-         .dtype = dtype,
-         .positions = positions_of(options, model),
-         .limits = limits,
-         .extras = engine::text_extras(opened().found_tokenizer(),
-                                       opened().model->rendering_bytes(), source.config.vocabulary),
-         .trace_runs = trace.wanted() ? engine::kTracedRuns : 0});
+    engine::GeneratorSettings settings{
+        .config = source.config,
+        .dtype = dtype,
+        .kept = engine::kept_types(files, source, runtime.device().kind()),
+        .positions = positions_of(options, model),
+        .prompt_tokens = options.prompt_tokens,
+        .limits = limits,
+        .extras = engine::text_extras(opened().found_tokenizer(), opened().model->rendering_bytes(),
+                                      source.config.vocabulary),
+        .trace_runs = trace.wanted() ? engine::kTracedRuns : 0};
+    api::set_placement(options.placement, &disk, settings);
+    return engine::Generator(runtime, files, source, settings);
   }
 
   // All that can be refused is refused before the first token is computed.
@@ -70,6 +74,7 @@ struct Generator::Loaded {
         generate_text(sequence, reuse, opened(), request, tokens, settings, sink, stop);
     summary.device_limit = limits[plan::Tier::device];
     summary.device_peak = generator.measured_peak();
+    summary.plan = flags_of(generator.plan().choices);
     if (trace.wanted()) trace.write(generator.trace());
     summary.json = to_json(summary, request, settings, opened());
     return summary;

@@ -44,6 +44,7 @@ PlannedMachine planned_machine(io::FileSystem& files, const MachineOptions& opti
                                   to_word(options.device), profile.device));
   }
   machine.estimated = kernels::estimate_needs(profile.device, profile.cores);
+  machine.estimated_cpu = kernels::estimate_needs("cpu", profile.cores);
   machine.memory = {.device = profile.device_memory,
                     .host = profile.host_memory,
                     .shared = profile.device == "cpu"};

@@ -15,12 +15,17 @@ namespace ebb::api {
 struct PlannedMachine {
   std::unique_ptr<engine::Runtime> here;               // nothing for a machine elsewhere
   std::unique_ptr<kernels::WorkspaceNeeds> estimated;  // of its libraries, which cannot be asked
+  std::unique_ptr<kernels::WorkspaceNeeds> estimated_cpu;  // likewise, of its CPU's
   plan::Profile profile;
   engine::MachineMemory memory;
   std::string speeds_note;  // where the speeds of this machine are from
 
   const kernels::WorkspaceNeeds& needs() const {
     return here != nullptr ? here->device_model() : *estimated;
+  }
+  // Of the CPU where it computes blocks beside the device.
+  const kernels::WorkspaceNeeds& cpu_needs() const {
+    return here != nullptr ? here->cpu_model() : *estimated_cpu;
   }
   // The speeds that plans are made with, and where they are from.
   std::string explain() const;

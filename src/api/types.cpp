@@ -48,6 +48,17 @@ constexpr auto kWords<StatePlacement> =
                                          {StatePlacement::host, "host"},
                                          {StatePlacement::automatic, "auto"}});
 template <>
+constexpr auto kWords<CachePlacement> = std::to_array<Word<CachePlacement>>(
+    {{CachePlacement::device, "device"},
+     {CachePlacement::host, "host"},
+     {CachePlacement::mixed, "mixed", "where each block's attention is computed for tokens"},
+     {CachePlacement::automatic, "auto"}});
+template <>
+constexpr auto kWords<AttentionWeights> =
+    std::to_array<Word<AttentionWeights>>({{AttentionWeights::resident, "resident"},
+                                           {AttentionWeights::stream, "stream"},
+                                           {AttentionWeights::automatic, "auto"}});
+template <>
 constexpr auto kWords<VocabularyUse> =
     std::to_array<Word<VocabularyUse>>({{VocabularyUse::whole, "whole"},
                                         {VocabularyUse::cut, "cut"},
@@ -122,6 +133,8 @@ EBB_WORDS(OptimizerRule);
 EBB_WORDS(StateFormat);
 EBB_WORDS(LearningRateSchedule);
 EBB_WORDS(StatePlacement);
+EBB_WORDS(CachePlacement);
+EBB_WORDS(AttentionWeights);
 EBB_WORDS(VocabularyUse);
 EBB_WORDS(RowPacking);
 EBB_WORDS(LossOn);

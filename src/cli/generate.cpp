@@ -28,6 +28,7 @@ void tell(const GenerateSummary& summary) {
   for (const std::string& line : {summary.warning, summary.note, summary.settings}) {
     if (!line.empty()) fmt::print(stderr, "{}\n", line);
   }
+  fmt::print(stderr, "plan: {}\n", summary.plan);
   fmt::print(stderr, "{} tokens, {:.1f} tokens/s, prompt of {} in {}, device {} of {}\n",
              summary.tokens, summary.tokens_per_second, summary.prompt_tokens,
              format_seconds(summary.prompt_seconds), format_bytes(summary.device_peak),

@@ -1,3 +1,4 @@
+#include "cli/generation_flags.h"
 #include "cli/output.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
@@ -27,8 +28,7 @@ CLI::App* add_plan_generate(CLI::App& plan, Action& action) {
   add_word(*verb, "--device", o.device, "cpu, cuda, or auto: a GPU where there is one");
   verb->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str();
-  add_bytes(*verb, "--device-memory", o.device_memory, "The most that may be held on the device");
-  add_bytes(*verb, "--host-memory", o.host_memory, "The most that may be held in host memory");
+  add_generation_placement(*verb, o);
   verb->add_option("--trace", o.trace, "Write the predicted lanes, for ui.perfetto.dev");
   const std::shared_ptr<std::string> machine = add_machine(*verb);
   verb->callback([options, prompt_tokens, machine, &action] {

@@ -1,5 +1,6 @@
 #include "cli/sampling_flags.h"
 
+#include "cli/generation_flags.h"
 #include "cli/train_flags.h"
 #include "cli/words.h"
 
@@ -48,8 +49,7 @@ void add_model(CLI::App& verb, GenerateOptions& o) {
   add_word(verb, "--device", o.device, "cpu, cuda, or auto: a GPU where there is one");
   verb.add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str();
-  add_bytes(verb, "--device-memory", o.device_memory, "The most that may be held on the device");
-  add_bytes(verb, "--host-memory", o.host_memory, "The most that may be held in host memory");
+  add_generation_placement(verb, o);
   verb.add_flag("!--no-verify", o.verify,
                 "Do not compare a checkpoint's files with its checksums before they are used");
 }

@@ -45,6 +45,21 @@ CLI::Option* add_words(CLI::App& verb, const std::string& flag, std::vector<Enum
       help);
 }
 
+// A choice of blocks by number or word. `flags` may have aliases behind a comma; errors name the
+// first.
+inline CLI::Option* add_blocks(CLI::App& verb, const std::string& flags, Blocks& value,
+                               const BlockWords& words, const std::string& help) {
+  const std::string flag = flags.substr(0, flags.find(','));
+  return verb
+      .add_option_function<std::string>(
+          flags,
+          [&value, flag, words](const std::string& word) {
+            value = parse_blocks(word, flag, words);
+          },
+          help)
+      ->default_str(to_word(value, words));
+}
+
 // --disk, for every verb that has it: PATH or PATH:BYTES, one or several.
 inline CLI::Option* add_disks(CLI::App& verb, std::vector<DiskFolder>& folders,
                               const std::string& help) {

@@ -68,15 +68,15 @@ std::vector<exec::DiskFolder> find_disks(const std::vector<ebb::DiskFolder>& ask
   return folders;
 }
 
-void add_disk(TrainingSettings& s, const std::vector<exec::DiskFolder>& folders,
-              std::function<void(const std::string&)> note, io::QueueOptions queue,
-              std::optional<Bytes> most) {
-  plan::Topology topology = *s.topology;
+DiskTier make_disk_tier(const plan::Topology& without, const std::vector<exec::DiskFolder>& folders,
+                        Bytes used, Bytes host, std::function<void(const std::string&)> note,
+                        io::QueueOptions queue) {
+  plan::Topology topology = without;
   Bytes room = 0;
   for (const exec::DiskFolder& folder : folders) room += folder.most / kMiB * kMiB;
-  const Bytes used = std::min(room, most.value_or(most_on_disk(s)));
-  const Bytes piece = std::clamp(s.limits[plan::Tier::host] / kPiecesOfHost, kShortest,
-                                 std::clamp(used / kManyPieces, kLong, kLongest));
+  used = std::min(room, used);
+  const Bytes piece =
+      std::clamp(host / kPiecesOfHost, kShortest, std::clamp(used / kManyPieces, kLong, kLongest));
   const plan::Tier disk = topology.add(plan::TierInfo{.name = "disk",
                                                       .alignment = DiskSpace::kGrain,
                                                       .addressable = false,
@@ -95,16 +95,27 @@ void add_disk(TrainingSettings& s, const std::vector<exec::DiskFolder>& folders,
                               .from = plan::Tier::device,
                               .to = plan::Tier::host,
                               .traffic = plan::Traffic::through});
-  s.topology = std::make_shared<const plan::Topology>(std::move(topology));
-  s.fixed.below = disk;
-  s.limits[disk] = room;
-  s.extras.push_back({plan::Tier::host, "disk checksums", DiskSpace::checksum_bytes(used)});
-  s.extras.push_back(
-      {plan::Tier::host, "staging", exec::Executor::kAccessBytes + DiskSpace::kGrain});
-  s.make_space = [folders, note = std::move(note), queue = std::move(queue)](plan::Tier,
-                                                                             Bytes bytes) {
-    return std::make_unique<DiskSpace>("disk", bytes, folders, queue, note);
-  };
+  return {
+      .topology = std::make_shared<const plan::Topology>(std::move(topology)),
+      .limit = room,
+      .extras = {{plan::Tier::host, "disk checksums", DiskSpace::checksum_bytes(used)},
+                 {plan::Tier::host, "staging", exec::Executor::kAccessBytes + DiskSpace::kGrain}},
+      .make_space = [folders, note = std::move(note), queue = std::move(queue)](plan::Tier,
+                                                                                Bytes bytes) {
+        return std::make_unique<DiskSpace>("disk", bytes, folders, queue, note);
+      }};
+}
+
+void add_disk(TrainingSettings& s, const std::vector<exec::DiskFolder>& folders,
+              std::function<void(const std::string&)> note, io::QueueOptions queue,
+              std::optional<Bytes> most) {
+  DiskTier disk = make_disk_tier(*s.topology, folders, most.value_or(most_on_disk(s)),
+                                 s.limits[plan::Tier::host], std::move(note), std::move(queue));
+  s.topology = std::move(disk.topology);
+  s.fixed.below = kDisk;
+  s.limits[kDisk] = disk.limit;
+  s.extras.insert(s.extras.end(), disk.extras.begin(), disk.extras.end());
+  s.make_space = std::move(disk.make_space);
 }
 
 void add_disks_of(const TrainOptions& options, io::FileSystem* files, TrainingSettings& settings,

@@ -22,6 +22,19 @@ inline constexpr plan::Tier kDisk{2};
 std::vector<exec::DiskFolder> find_disks(const std::vector<ebb::DiskFolder>& asked,
                                          io::FileSystem* files);
 
+// A topology with a disk behind it, the disk's limit and memory, and what it takes of the host's.
+struct DiskTier {
+  std::shared_ptr<const plan::Topology> topology;
+  Bytes limit = 0;
+  std::vector<plan::Extra> extras;
+  PlannedMemory::MakeSpace make_space;
+};
+// `used`: the most that may be put there. `host`: the limit of host memory, by which pieces are
+// cut.
+DiskTier make_disk_tier(const plan::Topology& without, const std::vector<exec::DiskFolder>& folders,
+                        Bytes used, Bytes host, std::function<void(const std::string&)> note = {},
+                        io::QueueOptions queue = {});
+
 // Gives the run a disk: the tier, its lanes, its limit, its memory and what it takes of the host's.
 // `note` hears what the machine does not let it do. `most`: a bound on what the run puts there,
 // where it is less than training may.

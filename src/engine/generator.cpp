@@ -30,18 +30,28 @@ Generator::Generator(Runtime& runtime, io::FileSystem& files, const files::Model
       dtype_(settings.dtype),
       positions_(settings.positions),
       trace_runs_(settings.trace_runs),
-      parameters_(model::parameters_of(settings.config)),
-      decoder_(settings.config, dtype_, dtype_, {}),
+      parameters_(model::parameters_of(settings.config, model::BlockCut::halves)),
+      decoder_(settings.config, dtype_, dtype_, {}, model::BlockCut::halves),
+      layout_(weight_layout(settings, parameters_)),
+      kept_(settings.kept),
       plan_(plan_generation(runtime, settings)),
-      memory_(runtime, plan_.slice),
+      memory_(runtime, plan_.slice, settings.make_space),
       executor_(runtime.device(), memory_.spaces(),
                 {{&plan_.slice.program, &plan_.slice.layout,
                   [this](exec::TaskRun& run) { run_task(run, plan_.slice.workload); }},
                  {&plan_.token.program, &plan_.token.layout,
-                  [this](exec::TaskRun& run) { run_task(run, plan_.token.workload); }}}) {
+                  [this](exec::TaskRun& run) { run_task(run, plan_.token.workload); }}},
+                settings.disturbance) {
   // Both programs have the same persistent objects at the same addresses: filled through one, read
   // by both.
-  fill_rotary_table(executor_, plan_.slice.program.persistent.tables, decoder_, positions_);
+  const plan::PersistentObjects& objects = plan_.slice.program.persistent;
+  for (const plan::ObjectId tables : {objects.tables, objects.host_tables}) {
+    if (tables >= 0) fill_rotary_table(executor_, tables, decoder_, positions_);
+  }
+  // A cache is taken whole, however long the texts are.
+  for (const plan::ObjectId cache : objects.caches) {
+    if (cache >= 0) executor_.address(cache, plan_.slice.program[cache].bytes);
+  }
   load(files, source);
   if (trace_runs_ == 0) return;
   for (const std::size_t program : {kSlice, kToken}) executor_.keep_times(trace_runs_, program);
@@ -60,15 +70,24 @@ void Generator::load(io::FileSystem& files, const files::ModelSource& source) {
                      [](float value) { return kernels::split_master(value).high; });
       from = halves.data();
     }
+    // Tensors come in pieces, so that the host holds one piece and never a whole tensor. Each goes
+    // straight to where its block's weights live.
     const Bytes element = size_of(dtype_);
-    // Tensors come in pieces, so that the host holds one piece and never a whole tensor.
-    executor_.write_now(plan_.slice.program.persistent.weights[to_size(parameter.block)],
-                        (parameter.first + first) * element, from, count * element);
+    const Bytes place = layout_ ? (*layout_)[parameter.block].offset_of(parameter.first)
+                                : parameter.first * element;
+    executor_.write_now(plan_.slice.program.persistent.weights[parameter.block],
+                        place + first * element, from, count * element);
+  };
+  const files::StoredSink stored = [&](int p, Bytes first, std::span<const std::byte> bytes) {
+    const model::Parameter& parameter = parameters_.all[p];
+    executor_.write_now(plan_.slice.program.persistent.weights[parameter.block],
+                        (*layout_)[parameter.block].offset_of(parameter.first) + first,
+                        bytes.data(), static_cast<Bytes>(bytes.size()));
   };
   if (!source.has_weights()) {
     files::initialize_weights(runtime_.pool(), source.config, parameters_, 0, sink);
   } else {
-    files::load_weights(files, source, parameters_, sink);
+    files::load_weights(files, source, parameters_, sink, kept_, stored);
   }
 }
 
@@ -82,7 +101,10 @@ std::span<const float> Generator::advance(std::span<const std::int32_t> tokens) 
     }
     std::memcpy(executor_.address(objects.batches[0], slice.batch), tokens.data(),
                 to_size(count_ * 4));
-    executor_.issue(count_ == 1 ? kToken : kSlice, {count_ * 4});
+    const Bytes row = decoder_.cache_row_bytes();
+    executor_.issue(count_ == 1 ? kToken : kSlice,
+                    {count_ * 4, length_ * row, count_ * row,
+                     count_ * decoder_.config().hidden * size_of(dtype_)});
     // Logits are wanted on the host, and the next token follows from them: nothing could run ahead.
     executor_.drain();
     length_ += count_;
@@ -119,42 +141,73 @@ std::vector<plan::Trace> Generator::trace() const {
 }
 
 void Generator::run_task(exec::TaskRun& run, const plan::Workload& work) {
-  std::byte* const scratch = run.write(Role::scratch, work.scratch);
-  auto ops = runtime_.device_model().ops(
-      {.stream = &run.stream,
-       .scratch = {scratch, scratch == nullptr ? 0 : to_size(work.scratch)}});
-  const auto weights = [&](Role role, int block) {
-    return run.read(role, parameters_.blocks[to_size(block)].length * size_of(dtype_));
-  };
+  // By lane and not by tier: on the cpu device both are host memory.
+  const bool by_cpu = (*plan_.slice.program.topology)[run.task.lane].kind == plan::LaneKind::cpu;
+  const Bytes bytes = by_cpu ? work.host_scratch : work.scratch;
+  std::byte* const scratch = run.write(Role::scratch, bytes);
+  kernels::ModelLibrary& library = by_cpu ? runtime_.cpu_model() : runtime_.device_model();
+  auto ops = library.ops(
+      {.stream = &run.stream, .scratch = {scratch, scratch == nullptr ? 0 : to_size(bytes)}});
   const int b = run.task.block;
   switch (run.task.op) {
     case Op::embed:
       return decoder_.embed(
-          ops, weights(Role::weights, 0),
+          ops, weights(run, Role::weights, b),
           {reinterpret_cast<const std::int32_t*>(run.read(Role::batch, work.batch)),
            to_size(count_)},
           {.start = length_, .length = count_}, run.write(Role::output, work.input));
-    case Op::decode: {
-      const Bytes cached = work.blocks[to_size(b)].cache;
-      std::byte* keys = run.write(Role::cache, cached);
-      const model::KvCache cache{keys, keys + cached / 2};
-      const model::ForwardMemory memory{
-          .weights = weights(Role::weights, b),
-          .tables = reinterpret_cast<const float*>(run.read(Role::tables, work.tables)),
-          .input = run.read(Role::input, work.input),
-          .output = run.write(Role::output, work.input),
-          .cache = &cache};
-      return decoder_.forward(ops, parameters_.blocks[to_size(b)].layer,
-                              {.start = length_, .length = count_}, memory, run.carver(Role::work));
-    }
+    case Op::attend:
+    case Op::decode: return decode(run, work, ops);
+    case Op::mlp:
+      return decoder_.forward_mlp(ops, count_,
+                                  {.weights = weights(run, Role::weights, b),
+                                   .input = run.read(Role::input, work.input),
+                                   .output = run.write(Role::output, work.input)},
+                                  run.carver(Role::work));
     case Op::logits:
-      return decoder_.logits(ops, weights(Role::weights, b), weights(Role::head_weights, 0),
-                             run.read(Role::input, work.input), count_,
-                             reinterpret_cast<float*>(run.write(Role::logits, work.logits)),
+      return decoder_.logits(ops, weights(run, Role::weights, b),
+                             weights(run, Role::head_weights, 0), run.read(Role::input, work.input),
+                             count_, reinterpret_cast<float*>(run.write(Role::logits, work.logits)),
                              run.carver(Role::work));
     default: break;
   }
   throw Error(fmt::format("a generation program has no task '{}'", name_of(run.task.op)));
+}
+
+Bytes Generator::weight_bytes(int block) const {
+  const plan::Block& of = plan_.slice.workload.blocks[block];
+  return of.weights.bytes(of.parameters);
+}
+
+model::BlockWeights Generator::weights(exec::TaskRun& run, Role role, int block) const {
+  return {run.read(role, weight_bytes(block)), layout_ ? &(*layout_)[block] : nullptr};
+}
+
+// A layer's attention and, where the task has both halves, its MLP.
+void Generator::decode(exec::TaskRun& run, const plan::Workload& work, kernels::ModelOps& ops) {
+  const int b = run.task.block;
+  const bool both = run.task.op == Op::decode;
+  const model::KvCache cache{run.write(Role::cache, work.blocks[b].cache)};
+  std::byte* const output = run.write(Role::output, work.input);
+  std::byte* const middle = both ? run.write(Role::middle, work.input) : output;
+  memory::Carver& carver = run.carver(Role::work);
+  // The halves take turns in the work's memory.
+  memory::Carver first = carver, second = carver;
+  decoder_.forward_attention(
+      ops, parameters_.blocks[b].layer, {.start = length_, .length = count_},
+      {.weights = weights(run, Role::weights, b),
+       .tables = reinterpret_cast<const float*>(run.read(Role::tables, work.tables)),
+       .input = run.read(Role::input, work.input),
+       .output = middle,
+       .cache = &cache},
+      first);
+  carver.cover(first);
+  if (!both) return;
+  decoder_.forward_mlp(
+      ops, count_,
+      {.weights = weights(run, Role::mlp_weights, b + 1), .input = middle, .output = output},
+      second);
+  carver.cover(second);
 }
 
 }  // namespace ebb::engine

@@ -1,7 +1,8 @@
-// A model ready to generate: weights and key-value cache on the device, one sequence.
+// A model ready to generate: weights and key-value cache where its plan has them, one sequence.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,7 +43,11 @@ class Generator {
 
  private:
   void load(io::FileSystem& files, const files::ModelSource& source);
+  // A task's memory; its ops are those of the processor that its lane is for.
   void run_task(exec::TaskRun& run, const plan::Workload& work);
+  Bytes weight_bytes(int block) const;
+  model::BlockWeights weights(exec::TaskRun& run, plan::Role role, int block) const;
+  void decode(exec::TaskRun& run, const plan::Workload& work, kernels::ModelOps& ops);
 
   Runtime& runtime_;
   DType dtype_;
@@ -50,6 +55,8 @@ class Generator {
   std::int64_t trace_runs_;
   model::Parameters parameters_;
   model::Decoder decoder_;
+  std::optional<model::WeightLayout> layout_;
+  files::StoredTypes kept_;
   plan::GenerationPlan plan_;
   PlannedMemory memory_;
   exec::Executor executor_;

@@ -57,6 +57,8 @@ void TrainingTasks::operator()(TaskRun& run) {
     case Op::loss: return loss(run);
     case Op::note_loss:
     case Op::decode:
+    case Op::attend:
+    case Op::mlp:
     case Op::logits:
     case Op::transfer: break;
   }

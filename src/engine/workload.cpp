@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
 
 #include "base/to_size.h"
 #include "kernels/optimizer_ops.h"
@@ -125,24 +128,30 @@ class Measurer {
   }
 
   // Generation: tokens of one sequence, with the cache of those before them.
-  void pass(plan::Block& block, std::int64_t layer, const model::TokenRange& tokens) {
-    const model::KvCache cache{nowhere(), nowhere()};
+  // Weights are of the decoder's type, or as the layout has those of the model's block number `b`.
+  void pass(plan::Block& block, std::int64_t layer, const model::TokenRange& tokens,
+            const model::WeightLayout* layout, std::int64_t b) {
+    const auto weights = [&](std::int64_t of) {
+      return model::BlockWeights(nowhere(), layout == nullptr ? nullptr : &(*layout)[of]);
+    };
+    const model::KvCache cache{nowhere()};
     Carver work = Carver::measuring();
+    const model::ForwardMemory memory{.weights = weights(b),
+                                      .tables = tables(),
+                                      .input = nowhere(),
+                                      .output = nowhere(),
+                                      .cache = &cache};
     block.forward = cost(
         [&] {
           switch (block.kind) {
             case plan::BlockKind::embedding:
-              return decoder_.embed(ops_, nowhere(), no_ids(tokens.length), tokens, nowhere());
+              return decoder_.embed(ops_, weights(b), no_ids(tokens.length), tokens, nowhere());
             case plan::BlockKind::layer:
-              return decoder_.forward(ops_, layer, tokens,
-                                      {.weights = nowhere(),
-                                       .tables = tables(),
-                                       .input = nowhere(),
-                                       .output = nowhere(),
-                                       .cache = &cache},
-                                      work);
+              return block.half == plan::LayerHalf::mlp
+                         ? decoder_.forward_mlp(ops_, tokens.length, memory, work)
+                         : decoder_.forward_attention(ops_, layer, tokens, memory, work);
             case plan::BlockKind::head:
-              return decoder_.logits(ops_, nowhere(), nowhere(), nowhere(), tokens.length,
+              return decoder_.logits(ops_, weights(b), weights(0), nowhere(), tokens.length,
                                      reinterpret_cast<float*>(nowhere()), work);
           }
         },
@@ -335,23 +344,29 @@ class Measurer {
   Bytes scratch_ = 0;
 };
 
-// All blocks, measured by a function of a block and its layer. Transformer blocks differ in their
-// windows at most: one of each is measured.
+// All blocks, measured by a function of a block, its layer and its number. Transformer blocks
+// differ in their windows and in the types of their weights at most: one of each is measured.
 template <class Measure>
 std::vector<plan::Block> describe_blocks(const model::Decoder& decoder,
                                          const model::Parameters& parameters, DType weights,
-                                         Measure measure) {
-  std::map<std::int64_t, plan::Block> layers;  // by window
+                                         const model::WeightLayout* layout, Measure measure) {
+  using Likeness = std::tuple<plan::LayerHalf, std::int64_t, List<model::StoredRun>>;
+  std::map<Likeness, plan::Block> layers;  // by half, window and types
   std::vector<plan::Block> blocks;
-  for (const model::ParameterBlock& from : parameters.blocks) {
-    plan::Block block = describe_block(from, weights);
+  for (std::int64_t b = 0; b < parameters.blocks.count(); ++b) {
+    const model::ParameterBlock& from = parameters.blocks[b];
+    const model::BlockLayout* const places = layout == nullptr ? nullptr : &(*layout)[b];
+    plan::Block block = describe_block(from, weights, places);
     if (block.kind == plan::BlockKind::layer) {
-      const auto [like, is_new] = layers.try_emplace(decoder.config().window(from.layer), block);
-      if (is_new) measure(like->second, from.layer);
+      const auto [like, is_new] =
+          layers.try_emplace({block.half, decoder.config().window(from.layer),
+                              places == nullptr ? List<model::StoredRun>() : places->runs()},
+                             block);
+      if (is_new) measure(like->second, from.layer, b);
       block = like->second;
       block.name = from.name;
     } else {
-      measure(block, from.layer);
+      measure(block, from.layer, b);
     }
     blocks.push_back(std::move(block));
   }
@@ -422,7 +437,8 @@ plan::Cost cost_of(std::span<const kernels::CountingOps::Call> calls) {
   return cost;
 }
 
-plan::Block describe_block(const model::ParameterBlock& block, DType weights) {
+plan::Block describe_block(const model::ParameterBlock& block, DType weights,
+                           const model::BlockLayout* layout) {
   using Kind = model::ParameterBlock::Kind;
   plan::BlockKind kind{};
   switch (block.kind) {
@@ -430,10 +446,16 @@ plan::Block describe_block(const model::ParameterBlock& block, DType weights) {
     case Kind::layer: kind = plan::BlockKind::layer; break;
     case Kind::head: kind = plan::BlockKind::head; break;
   }
+  plan::LayerHalf half = plan::LayerHalf::both;
+  if (block.half == model::ParameterBlock::Half::attention) half = plan::LayerHalf::attention;
+  if (block.half == model::ParameterBlock::Half::mlp) half = plan::LayerHalf::mlp;
   return {.kind = kind,
+          .half = half,
           .name = block.name,
           .parameters = block.length,
-          .weights = {{size_of(weights)}}};
+          // Of several types they are one grain: they come and go together.
+          .weights = {layout == nullptr ? Grain{size_of(weights), 1}
+                                        : Grain{layout->bytes(), block.length}}};
 }
 
 plan::Workload training_workload(const model::Decoder& decoder, const model::Parameters& parameters,
@@ -445,8 +467,8 @@ plan::Workload training_workload(const model::Decoder& decoder, const model::Par
     states.add({grain.bytes, grain.per});
   }
   Measurer measure(decoder, ops);
-  work.blocks = describe_blocks(decoder, parameters, shape.state.weight_type,
-                                [&](plan::Block& block, std::int64_t layer) {
+  work.blocks = describe_blocks(decoder, parameters, shape.state.weight_type, nullptr,
+                                [&](plan::Block& block, std::int64_t layer, std::int64_t) {
                                   switch (block.kind) {
                                     case plan::BlockKind::embedding:
                                       return measure.embedding(block);
@@ -487,10 +509,13 @@ plan::Workload evaluation_workload(const model::Decoder& decoder,
 
 plan::GenerationWork generation_work(const model::Decoder& decoder,
                                      const model::Parameters& parameters, kernels::CountingOps& ops,
-                                     const GenerationShape& shape) {
+                                     const GenerationShape& shape, std::int64_t slice) {
   const model::Config& config = decoder.config();
-  const Bytes element = size_of(shape.dtype);
+  const Bytes element = size_of(shape.dtype), row = decoder.cache_row_bytes();
   Measurer measure(decoder, ops);
+  std::optional<kernels::CountingOps> cpu_ops;
+  std::optional<Measurer> cpu;
+  if (shape.cpu != nullptr) cpu.emplace(decoder, cpu_ops.emplace(*shape.cpu));
   // A run of `tokens` tokens behind `start` others.
   const auto pass = [&](std::int64_t start, std::int64_t tokens) {
     plan::Workload work{.topology = shape.topology,
@@ -499,18 +524,26 @@ plan::GenerationWork generation_work(const model::Decoder& decoder,
                         .input = tokens * config.hidden * element,
                         .tables = decoder.table_bytes(shape.positions),
                         .logits = config.vocabulary * 4,
+                        .tied = config.tied,
                         .extras = shape.extras,
                         .task_bytes = shape.task_bytes};
     work.extras.insert(work.extras.begin(), {plan::Tier::device, "libraries", ops.library_bytes()});
-    work.blocks = describe_blocks(decoder, parameters, shape.dtype,
-                                  [&](plan::Block& block, std::int64_t layer) {
-                                    measure.pass(block, layer, {.start = start, .length = tokens});
-                                    if (block.kind != plan::BlockKind::layer) return;
-                                    block.cache = 2 * shape.positions * config.kv_width() * element;
+    const model::TokenRange range{.start = start, .length = tokens};
+    work.blocks = describe_blocks(decoder, parameters, shape.dtype, shape.layout,
+                                  [&](plan::Block& block, std::int64_t layer, std::int64_t b) {
+                                    if (cpu)
+                                      cpu->pass(block, layer, range, shape.layout,
+                                                b);  // for its scratch alone
+                                    measure.pass(block, layer, range, shape.layout, b);
+                                    if (block.half != plan::LayerHalf::attention) return;
+                                    block.cache = shape.positions * row;
+                                    block.cached = start * row;
+                                    block.cache_added = tokens * row;
                                   });
     return work;
   };
-  const std::int64_t slice = shape.slice(), prompt = shape.prompt();
+  const std::int64_t prompt = shape.prompt();
+  slice = std::min(slice, prompt);
   plan::GenerationWork work{
       .prompt_tokens = prompt,
       .max_tokens = shape.positions - prompt,
@@ -524,7 +557,11 @@ plan::GenerationWork generation_work(const model::Decoder& decoder,
   if (prompt % slice != 0) work.rest = pass(work.slices * slice, prompt % slice);
   work.token = pass(work.context, 1);
   for (plan::Workload* each : {&work.slice, &work.token, work.rest ? &*work.rest : nullptr}) {
-    if (each != nullptr) each->scratch = measure.scratch();
+    if (each == nullptr) continue;
+    each->scratch = measure.scratch();
+    if (!cpu) continue;
+    each->host_scratch = cpu->scratch();
+    each->host_libraries = shape.cpu->library_bytes();
   }
   return work;
 }

@@ -38,25 +38,29 @@ plan::Workload evaluation_workload(const model::Decoder&, const model::Parameter
 
 // A sequence that is generated.
 struct GenerationShape {
-  // Tokens that go through the model at once when a prompt is read.
-  static constexpr std::int64_t kSlice = 64;
-
   DType dtype = DType::bf16;
   std::int64_t positions = 1;      // of prompt and answer
   std::int64_t prompt_tokens = 0;  // 0: not known, up to all of them
   std::shared_ptr<const plan::Topology> topology = plan::device_and_host();
   std::vector<plan::Extra> extras{};  // libraries left out
   Bytes task_bytes = 0;
+  // Where weights lie that are of several types; null: all are of `dtype`, at their places.
+  const model::WeightLayout* layout = nullptr;
+  // What the CPU's library wants where it computes blocks; null: it computes none.
+  const kernels::WorkspaceNeeds* cpu = nullptr;
 
   std::int64_t prompt() const { return prompt_tokens > 0 ? prompt_tokens : positions; }
-  std::int64_t slice() const { return std::min(kSlice, prompt()); }
 };
 
+// With slices of so many tokens, the whole prompt at most. Decoder and parameters have the halves
+// of layers apart.
 plan::GenerationWork generation_work(const model::Decoder&, const model::Parameters&,
-                                     kernels::CountingOps&, const GenerationShape&);
+                                     kernels::CountingOps&, const GenerationShape&,
+                                     std::int64_t slice);
 
 // Describes a block's kind, name, parameters and weights; costs are left empty.
-plan::Block describe_block(const model::ParameterBlock&, DType weights);
+plan::Block describe_block(const model::ParameterBlock&, DType weights,
+                           const model::BlockLayout* layout = nullptr);
 
 // Each call under what bounds it.
 plan::Cost cost_of(std::span<const kernels::CountingOps::Call>);

@@ -361,8 +361,9 @@ void Executor::transfer(const Loaded& loaded, const plan::Task& task, const Argu
   const plan::Tier destination = (*loaded.program)[to.object].tier;
   const Bytes bytes =
       task.argument < 0 ? task.moved : std::min(task.moved, arguments.at(to_size(task.argument)));
-  const Bytes read_at = touch(loaded, from.object, from.range.first, bytes);
-  const Bytes write_at = touch(loaded, to.object, to.range.first, bytes);
+  const Bytes begin = task.offset < 0 ? 0 : arguments.at(to_size(task.offset));
+  const Bytes read_at = touch(loaded, from.object, from.range.first + begin, bytes);
+  const Bytes write_at = touch(loaded, to.object, to.range.first + begin, bytes);
   memory::Space& a = space(source);
   memory::Space& b = space(destination);
   if (!topology_[source].addressable) {

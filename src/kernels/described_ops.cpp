@@ -55,6 +55,22 @@ void DescribedOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions&
        [&](ModelOps& ops) { ops.matmul(c, a, b, options); });
 }
 
+void DescribedOps::linear(View y, ConstView x, const WeightMatrix& given,
+                          const LinearOptions& given_options) {
+  WeightMatrix weights = given;
+  LinearOptions options = given_options;
+  const Linear linear{y, x, weights, options};
+  const double extras = (options.bias ? 1 : 0) + (options.addend ? 1 : 0);
+  call({.kind = OpKind::product,
+        .flops = elements(y) * (2 * static_cast<double>(x.cols) + extras),
+        .bytes = bytes_of(x, y) + static_cast<double>(weights.bytes()) +
+                 (options.addend ? bytes_of(y) : 0.0) +
+                 (options.bias ? vector_bytes(y.cols, y.type) : 0.0),
+        .linear = &linear},
+       {y.data, x.data, weights.data, options.bias, options.addend},
+       [&](ModelOps& ops) { ops.linear(y, x, weights, options); });
+}
+
 void DescribedOps::column_sums(void* out, DType type, ConstView x) {
   call({.flops = elements(x), .bytes = bytes_of(x) + vector_bytes(x.cols, type)}, {out, x.data},
        [&](ModelOps& ops) { ops.column_sums(out, type, x); });
@@ -70,6 +86,16 @@ void DescribedOps::embed(View out, ConstView table, std::span<const std::int32_t
                          std::int64_t first) {
   call({.flops = scale == 1.0f ? 0 : elements(out),
         .bytes = 2 * bytes_of(out) + 4.0 * static_cast<double>(ids.size())},
+       {out.data, table.data, ids},
+       [&](ModelOps& ops) { ops.embed(out, table, ids, scale, first); });
+}
+
+void DescribedOps::embed(View out, const WeightMatrix& given, std::span<const std::int32_t> ids,
+                         float scale, std::int64_t first) {
+  WeightMatrix table = given;
+  call({.flops = elements(out) * ((scale == 1.0f ? 0 : 1) + (in_blocks(table.type) ? 2 : 0)),
+        .bytes = bytes_of(out) + static_cast<double>(out.rows * table.row_bytes()) +
+                 4.0 * static_cast<double>(ids.size())},
        {out.data, table.data, ids},
        [&](ModelOps& ops) { ops.embed(out, table, ids, scale, first); });
 }

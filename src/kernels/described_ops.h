@@ -20,7 +20,8 @@ struct OpCall {
   OpKind kind = OpKind::pass;
   double flops = 0;
   double bytes = 0;
-  const Product* product = nullptr;           // where the kind is product
+  const Product* product = nullptr;           // where the kind is product: this,
+  const Linear* linear = nullptr;             // or this
   const AttentionShape* attention = nullptr;  // where it is one of attention's
   DType type = DType::f32;                    // of attention's operands
 };
@@ -55,11 +56,16 @@ class DescribedOps : public ModelOps {
   using ModelOps::cross_entropy;
   using ModelOps::embed;
   using ModelOps::embed_backward;
+  using ModelOps::linear;
   using ModelOps::matmul;
   void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) override;
+  void linear(View y, ConstView x, const WeightMatrix& weights,
+              const LinearOptions& options) override;
   void column_sums(void* out, DType type, ConstView x) override;
   void add_row(View x, const void* row) override;
   void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale,
+             std::int64_t first) override;
+  void embed(View out, const WeightMatrix& table, std::span<const std::int32_t> ids, float scale,
              std::int64_t first) override;
   void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids, float scale,
                       std::int64_t first) override;

@@ -16,6 +16,7 @@ class AbsentGpu final : public WorkspaceNeeds {
   Bytes matmul_scratch(View, ConstView, ConstView, const MatmulOptions&) const override {
     return 32 * kMiB + kAlignment;
   }
+  Bytes linear_scratch(const Linear&) const override { return 32 * kMiB + kAlignment; }
   Bytes attention_scratch(DType type, const AttentionShape& s, bool backward) const override {
     if (!backward) return 0;
     const Bytes sums = s.batch * s.heads * s.queries * 4;
@@ -44,6 +45,9 @@ class AbsentCpu final : public WorkspaceNeeds {
   Bytes matmul_scratch(View c, ConstView a, ConstView b,
                        const MatmulOptions& options) const override {
     return cores_ * library_.matmul_scratch(c, a, b, options);
+  }
+  Bytes linear_scratch(const Linear& linear) const override {
+    return cpu_linear_scratch(linear, cores_);
   }
   Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override {
     return cores_ * library_.attention_scratch(type, shape, backward);

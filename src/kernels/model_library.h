@@ -20,6 +20,7 @@ class WorkspaceNeeds {
   // Bytes of scratch for a call, a library's own workspace included. Addresses are not followed.
   virtual Bytes matmul_scratch(View c, ConstView a, ConstView b,
                                const MatmulOptions& options) const = 0;
+  virtual Bytes linear_scratch(const Linear& linear) const = 0;
   virtual Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const = 0;
   // The most that libraries take on the device by themselves during a call, besides scratch.
   virtual Bytes library_bytes() const = 0;

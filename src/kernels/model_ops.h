@@ -18,6 +18,7 @@
 #include <span>
 
 #include "base/dtype.h"
+#include "kernels/weight_type.h"
 
 namespace ebb::kernels {
 
@@ -88,6 +89,20 @@ struct Product {
   MatmulOptions options = {};
 };
 
+// What is added to a product with stored weights.
+struct LinearOptions {
+  const void* bias = nullptr;    // weights.rows elements of y's type, added to every row
+  const void* addend = nullptr;  // y's shape, stride and type; may be y itself
+};
+
+// What a call of ModelOps::linear says. Scratch goes by it, too.
+struct Linear {
+  View y;
+  ConstView x;
+  WeightMatrix weights;
+  LinearOptions options = {};
+};
+
 // Causal attention of `queries` new positions over `keys` positions that end at the same place:
 // query i sees keys 0 .. keys - queries + i, of which only the last `window` where there is one.
 // Rows are batch-major: row = batch * length + position. Head h reads columns [h * head_dim, (h +
@@ -146,6 +161,22 @@ class ModelOps {
   void matmul(View c, ConstView a, ConstView b) { matmul(c, a, b, MatmulOptions{}); }
   void matmul(const Product& p) { matmul(p.c, p.a, p.b, p.options); }
 
+  // y = x W^T (+ bias) (+ addend) with weights as they are stored, for generation. y has x's type
+  // or is f32; y and x do not overlap. The arithmetic goes by the type of x:
+  //  - f32: weights are widened (reference/weight_blocks.h), everything is fp32.
+  //  - bf16, weights in blocks: a row of x becomes 8-bit numbers in blocks of 32 that share an fp32
+  //    scale; products are of integers within a block, scales are applied in fp32.
+  //  - bf16, plain weights: widened products with sums in fp32.
+  // reference/linear.h writes down the order of sums. On the CPU a row of y depends on that row of
+  // x and on the weights alone: neighbours, rows and threads change no bit. On CUDA plain weights
+  // of x's type go the way of matmul and are as repeatable as that; others are refused with Error.
+  virtual void linear(View y, ConstView x, const WeightMatrix& weights,
+                      const LinearOptions& options) = 0;
+  void linear(View y, ConstView x, const WeightMatrix& weights) {
+    linear(y, x, weights, LinearOptions{});
+  }
+  void linear(const Linear& l) { linear(l.y, l.x, l.weights, l.options); }
+
   // out[j] = sum over rows of x[i][j]; `type` is out's element type.
   virtual void column_sums(void* out, DType type, ConstView x) = 0;
 
@@ -159,6 +190,9 @@ class ModelOps {
   void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale) {
     embed(out, table, ids, scale, 0);
   }
+  // The same from stored weights, which are widened to fp32, scaled and rounded once.
+  virtual void embed(View out, const WeightMatrix& table, std::span<const std::int32_t> ids,
+                     float scale, std::int64_t first) = 0;
   // sums[ids[i] - first] += dy[i] * scale in the order of i, for the ids that are in it; sums is
   // f32 with the table's shape. The product is rounded to f32 before it is added.
   virtual void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,

@@ -8,18 +8,19 @@ namespace ebb::model {
 using kernels::ConstView;
 using kernels::View;
 
-Decoder::Decoder(const Config& config, DType dtype, DType gradient_type, Shape shape)
+Decoder::Decoder(const Config& config, DType dtype, DType gradient_type, Shape shape, BlockCut cut)
     : config_(config),
       dtype_(dtype),
       gradient_type_(gradient_type),
       shape_(shape),
-      places_(block_places(config)),
+      places_(block_places(config, cut)),
       pieces_(vocabulary_pieces(config)),
       norm_{.kind = config.norm,
             .epsilon = static_cast<float>(config.norm_epsilon),
             .weight_offset = static_cast<float>(config.norm_offset)} {}
 
-Decoder::Saved Decoder::carve_saved(Carver* carver, Carver& work, std::int64_t tokens) const {
+Decoder::Saved Decoder::carve_saved(Carver* carver, Carver& work, std::int64_t tokens,
+                                    std::byte* middle) const {
   Carver& from = carver != nullptr ? *carver : work;
   Saved saved{};
   saved.input_stats = from.take_as<float>(norm_.stats(tokens));
@@ -29,7 +30,8 @@ Decoder::Saved Decoder::carve_saved(Carver* carver, Carver& work, std::int64_t t
   }
   saved.attended = carve(from, tokens, config_.query_width());
   if (carver != nullptr) saved.log_sums = from.take_as<float>(tokens * config_.heads);
-  saved.middle = carve(from, tokens, config_.hidden);
+  saved.middle = middle == nullptr ? carve(from, tokens, config_.hidden)
+                                   : activation(middle, tokens, config_.hidden);
   return saved;
 }
 
@@ -49,9 +51,20 @@ void Decoder::forward(ModelOps& ops, std::int64_t layer, const TokenRange& token
   // The halves take turns in the work's memory.
   Carver first = work, second = work;
   attend(ops, layer, tokens, memory, saved, cheap_saved, first);
-  if (memory.output != nullptr) mlp(ops, tokens.count(), memory, saved, cheap_saved, second);
+  if (memory.output != nullptr) mlp(ops, saved.middle, memory, cheap_saved, second);
   work.cover(first);
   work.cover(second);
+}
+
+void Decoder::forward_attention(ModelOps& ops, std::int64_t layer, const TokenRange& tokens,
+                                const ForwardMemory& memory, Carver& work) const {
+  attend(ops, layer, tokens, memory, carve_saved(nullptr, work, tokens.count(), memory.output), {},
+         work);
+}
+
+void Decoder::forward_mlp(ModelOps& ops, std::int64_t tokens, const ForwardMemory& memory,
+                          Carver& work) const {
+  mlp(ops, activation(memory.input, tokens, config_.hidden), memory, {}, work);
 }
 
 void Decoder::attend(ModelOps& ops, std::int64_t layer, const TokenRange& tokens,
@@ -60,7 +73,7 @@ void Decoder::attend(ModelOps& ops, std::int64_t layer, const TokenRange& tokens
   const std::int64_t count = tokens.count();
   const std::int64_t q = config_.query_width();
   const std::int64_t kv = config_.kv_width();
-  const std::byte* weights = memory.weights;
+  const BlockWeights& weights = memory.weights;
   const View normed = memory.cheap_saved ? cheap_saved.normed : carve(work, count, config_.hidden);
   norm(ops, weights, places_.input_norm, normed, saved.input_stats, false,
        activation(memory.input, count, config_.hidden));
@@ -72,18 +85,24 @@ void Decoder::attend(ModelOps& ops, std::int64_t layer, const TokenRange& tokens
   normalize_and_rotate(ops, weights, rotated, raw, saved.qk_stats, false, memory.tables, tokens);
   ConstView keys = columns(rotated, q, kv), values = columns(saved.qkv, q + kv, kv);
   if (memory.cache != nullptr) {
-    keys = append(ops, memory.cache->keys, keys, tokens.start);
-    values = append(ops, memory.cache->values, values, tokens.start);
+    const ConstView all =
+        append(ops, *memory.cache, keys, columns(saved.qkv, q + kv, kv), tokens.start);
+    keys = columns(all, 0, kv);
+    values = columns(all, kv, kv);
   }
   ops.attention(saved.attended, saved.log_sums, columns(rotated, 0, q), keys, values,
                 attention_shape(layer, tokens.rows, tokens.length, tokens.start + tokens.length));
   linear(ops, weights, places_.o, saved.middle, saved.attended, memory.input);
 }
 
-ConstView Decoder::append(ModelOps& ops, std::byte* cache, ConstView added,
+ConstView Decoder::append(ModelOps& ops, const KvCache& cache, ConstView keys, ConstView values,
                           std::int64_t start) const {
-  ops.convert(rows_of(activation(cache, start + added.rows, added.cols), start, added.rows), added);
-  return activation(cache, start + added.rows, added.cols);
+  const std::int64_t kv = config_.kv_width();
+  const View all = activation(cache.rows, start + keys.rows, 2 * kv);
+  const View added = rows_of(all, start, keys.rows);
+  ops.convert(columns(added, 0, kv), keys);
+  ops.convert(columns(added, kv, kv), values);
+  return all;
 }
 
 void Decoder::backward(ModelOps& ops, std::int64_t layer, const BackwardMemory& memory,

@@ -12,6 +12,7 @@
 #include "memory/carver.h"
 #include "model/config.h"
 #include "model/parameters.h"
+#include "model/weight_layout.h"
 
 namespace ebb::model {
 
@@ -35,17 +36,17 @@ struct TokenRange {
   std::int64_t count() const { return rows * length; }
 };
 
-// A sequence's keys and values of one block: those before the tokens at hand are there, theirs are
-// added.
+// A sequence's keys and values of one block, a row for each position: its keys and behind them its
+// values, so that the first positions are the first bytes (Decoder::cache_row_bytes). Rows before
+// the tokens at hand are there, theirs are added.
 struct KvCache {
-  std::byte* keys = nullptr;  // max positions x kv width
-  std::byte* values = nullptr;
+  std::byte* rows = nullptr;
 };
 
 // The memory of a block's forward. What it is given decides what is kept: training saves for the
 // backward, generation keeps keys and values for the tokens to come.
 struct ForwardMemory {
-  const std::byte* weights = nullptr;
+  BlockWeights weights{};  // of the block, or of the half that is called
   const float* tables = nullptr;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
@@ -97,8 +98,10 @@ struct BackwardMemory {
 
 class Decoder {
  public:
-  // `dtype` is the type of weights and activations, `gradient_type` that of weight gradients.
-  Decoder(const Config& config, DType dtype, DType gradient_type, Shape shape);
+  // `dtype` is the type of weights and activations, `gradient_type` that of weight gradients. Where
+  // blocks are cut into halves, those alone can be called, each with weights of its own.
+  Decoder(const Config& config, DType dtype, DType gradient_type, Shape shape,
+          BlockCut cut = BlockCut::whole);
 
   const Config& config() const { return config_; }
   const Shape& shape() const { return shape_; }
@@ -122,13 +125,21 @@ class Decoder {
   // `count` positions of it from `first` on.
   void fill_table(float* table, std::int64_t first, std::int64_t count) const;
 
-  void embed(ModelOps&, const std::byte* weights, std::span<const std::int32_t> ids,
-             TokenRange span, std::byte* output) const;
+  void embed(ModelOps&, const BlockWeights&, std::span<const std::int32_t> ids, TokenRange span,
+             std::byte* output) const;
   // The one forward of a block, of any tokens: a micro-batch, a slice of a prompt, one
   // token. With output null, what the backward needs is computed again, the MLP's part aside: the
   // backward makes that.
   void forward(ModelOps&, std::int64_t layer, const TokenRange&, const ForwardMemory&,
                Carver& work) const;
+  // The same in two halves, for what no backward follows (generation): what the attention adds to
+  // the residual stream, and what the MLP adds to that. To the bit the same as forward() on the
+  // same tokens.
+  void forward_attention(ModelOps&, std::int64_t layer, const TokenRange&, const ForwardMemory&,
+                         Carver& work) const;
+  void forward_mlp(ModelOps&, std::int64_t tokens, const ForwardMemory&, Carver& work) const;
+  // Bytes of a position in a block's cache.
+  Bytes cache_row_bytes() const { return 2 * config_.kv_width() * size_of(dtype_); }
   // Loss and gradient of the loss at once, in slices of tokens and in pieces of the vocabulary;
   // writes residual whole.
   void head(ModelOps&, const HeadMemory&, const std::byte* input,
@@ -170,7 +181,7 @@ class Decoder {
   Bytes dnormed_bytes() const { return shape_.tokens() * config_.hidden * 4; }
 
   // Logits (fp32) of the last of `count` tokens.
-  void logits(ModelOps&, const std::byte* head_weights, const std::byte* embedding,
+  void logits(ModelOps&, const BlockWeights& head, const BlockWeights& embedding,
               const std::byte* input, std::int64_t count, float* out, Carver& work) const;
 
  private:
@@ -194,21 +205,22 @@ class Decoder {
     kernels::View mlp_normed;  // the MLP's
     kernels::View product;     // of the MLP
   };
-  // Where nothing is saved, they lie in work.
-  Saved carve_saved(Carver* carver, Carver& work, std::int64_t tokens) const;
+  // Where nothing is saved, they lie in work; so does the middle, unless it has a place.
+  Saved carve_saved(Carver* carver, Carver& work, std::int64_t tokens,
+                    std::byte* middle = nullptr) const;
   SavedMlp carve_mlp(Carver* carver, Carver& work, std::int64_t tokens) const;
   CheapSaved carve_cheap_saved(Carver* carver, std::int64_t tokens) const;
 
   void attend(ModelOps&, std::int64_t layer, const TokenRange&, const ForwardMemory&, const Saved&,
               const CheapSaved&, Carver& work) const;
-  // Puts keys or values of new tokens behind those of `start` before, and returns all of them.
-  kernels::ConstView append(ModelOps&, std::byte* cache, kernels::ConstView added,
-                            std::int64_t start) const;
-  void mlp(ModelOps&, std::int64_t tokens, const ForwardMemory&, const Saved&, const CheapSaved&,
+  // Puts keys and values of new tokens behind those of `start` before, and returns all of them.
+  kernels::ConstView append(ModelOps&, const KvCache& cache, kernels::ConstView keys,
+                            kernels::ConstView values, std::int64_t start) const;
+  void mlp(ModelOps&, kernels::ConstView middle, const ForwardMemory&, const CheapSaved&,
            Carver& work) const;
   // Gate and up of some tokens; product is written where it has memory. `at_once` allows the
   // activation in the pass of the product, whose bits may then be others.
-  void mlp_product(ModelOps&, const std::byte* weights, kernels::View product, kernels::View up,
+  void mlp_product(ModelOps&, const BlockWeights&, kernels::View product, kernels::View up,
                    kernels::ConstView normed, bool at_once) const;
   // `shared` is memory for the gradient of a norm's output.
   void attend_backward(ModelOps&, std::int64_t layer, const BackwardMemory&, const Saved&,
@@ -232,8 +244,10 @@ class Decoder {
   // Calls visit(first, count) for the slices whose logits exist at once.
   template <class Visit>
   void for_logits_slices(Visit visit) const;
-  const std::byte* at(const std::byte* block, std::int64_t place) const {
-    return place == kNowhere ? nullptr : block + place * size_of(dtype_);
+  const std::byte* at(const BlockWeights& block, std::int64_t place) const {
+    if (place == kNowhere) return nullptr;
+    return block.data +
+           (block.layout == nullptr ? place * size_of(dtype_) : block.layout->offset_of(place));
   }
   std::byte* gradient_at(std::byte* block, std::int64_t place) const {
     return place == kNowhere ? nullptr : block + place * size_of(gradient_type_);
@@ -242,10 +256,12 @@ class Decoder {
   // y = x W^T + b (+ addend), with W as the layer has it in memory.
   kernels::Product linear_product(const std::byte* weights, const LinearPlace&, kernels::View y,
                                   kernels::ConstView x, const void* addend = nullptr) const;
-  void linear(ModelOps& ops, const std::byte* weights, const LinearPlace& place, kernels::View y,
-              kernels::ConstView x, const void* addend = nullptr) const {
-    ops.matmul(linear_product(weights, place, y, x, addend));
-  }
+  void linear(ModelOps& ops, const BlockWeights&, const LinearPlace& place, kernels::View y,
+              kernels::ConstView x, const void* addend = nullptr) const;
+  // The same with weights as they are stored, run by run.
+  void stored_linear(ModelOps& ops, const BlockWeights&, const LinearPlace& place, kernels::View y,
+                     kernels::ConstView x, const void* addend) const;
+  kernels::WeightMatrix stored_table(const BlockWeights&) const;
   struct LinearGradient {
     kernels::ConstView dy, x = {};
     kernels::View dx = {};
@@ -272,19 +288,19 @@ class Decoder {
   void linear_backward(ModelOps&, const BackwardMemory&, const LinearPlace&,
                        const LinearGradient&) const;
   // Layers that share their input: their outputs lie side by side.
-  void linears(ModelOps&, const std::byte* weights, const std::vector<LinearPlace>&,
-               kernels::View y, kernels::ConstView x) const;
+  void linears(ModelOps&, const BlockWeights&, const std::vector<LinearPlace>&, kernels::View y,
+               kernels::ConstView x) const;
   void linears_backward(ModelOps&, const BackwardMemory&, const std::vector<LinearPlace>&,
                         const LinearGradient&) const;
 
-  void norm(ModelOps&, const std::byte* weights, const NormPlace&, kernels::View y, float* stats,
+  void norm(ModelOps&, const BlockWeights&, const NormPlace&, kernels::View y, float* stats,
             bool given, kernels::ConstView x) const;
   void norm_backward(ModelOps&, const BackwardMemory&, const NormPlace&, kernels::ConstView dy,
                      kernels::ConstView x, const float* stats) const;
 
   // The queries and keys of a projection: normalised by heads (with qk_norm), then rotated, from
   // `raw` to `rotated`, which may be the same memory.
-  void normalize_and_rotate(ModelOps&, const std::byte* weights, kernels::View rotated,
+  void normalize_and_rotate(ModelOps&, const BlockWeights&, kernels::View rotated,
                             kernels::ConstView raw, float* stats, bool given, const float* tables,
                             TokenRange span) const;
   // Turns their gradient into that of the projection, in place.

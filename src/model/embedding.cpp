@@ -13,10 +13,15 @@ std::int64_t Decoder::piece_rows(int piece) const {
   return std::min(pieces_.rows, config_.vocabulary - pieces_.first(piece));
 }
 
-void Decoder::embed(ModelOps& ops, const std::byte* weights, std::span<const std::int32_t> ids,
+void Decoder::embed(ModelOps& ops, const BlockWeights& weights, std::span<const std::int32_t> ids,
                     TokenRange span, std::byte* output) const {
   const auto tokens = static_cast<std::int64_t>(ids.size());
-  ops.embed(activation(output, tokens, config_.hidden), table(weights), ids, embedding_scale());
+  const View to = activation(output, tokens, config_.hidden);
+  if (weights.layout != nullptr) {
+    ops.embed(to, stored_table(weights), ids, embedding_scale(), 0);
+  } else {
+    ops.embed(to, table(weights.data), ids, embedding_scale());
+  }
   if (config_.positions != Config::Positions::learned) return;
   // The positions of a sequence are one run of their table: sequences as rows.
   ops.add_row(activation(output, tokens / span.length, span.length * config_.hidden),

@@ -196,14 +196,16 @@ void Decoder::loss(ModelOps& ops, const std::byte* head_weights, const std::byte
   ops.sum(loss, losses, tokens);
 }
 
-void Decoder::logits(ModelOps& ops, const std::byte* head_weights, const std::byte* embedding,
+void Decoder::logits(ModelOps& ops, const BlockWeights& head, const BlockWeights& embedding,
                      const std::byte* input, std::int64_t count, float* out, Carver& work) const {
   float* stats = work.take_as<float>(norm_.stats(1));
   const View normed = carve(work, 1, config_.hidden);
   const ConstView last = rows_of(activation(input, count, config_.hidden), count - 1, 1);
-  norm(ops, head_weights, head_norm_place(config_), normed, stats, false, last);
-  ops.matmul({out, DType::f32, 1, config_.vocabulary, config_.vocabulary}, normed,
-             table(config_.tied ? embedding : head_weights), {.transpose_b = true});
+  norm(ops, head, head_norm_place(config_), normed, stats, false, last);
+  const BlockWeights& words = config_.tied ? embedding : head;
+  const View to{out, DType::f32, 1, config_.vocabulary, config_.vocabulary};
+  if (words.layout != nullptr) return ops.linear(to, normed, stored_table(words));
+  ops.matmul(to, normed, table(words.data), {.transpose_b = true});
 }
 
 Decoder::HeadState Decoder::carve_head(Carver& carver) const {

@@ -1,5 +1,6 @@
 // The parts of a decoder that know how its parameters lie in memory: linear layers, norms, and what
 // happens to queries and keys before they meet.
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/views.h"
@@ -48,6 +49,36 @@ kernels::Product Decoder::linear_product(const std::byte* weights, const LinearP
            .addend = addend}};
 }
 
+void Decoder::linear(ModelOps& ops, const BlockWeights& weights, const LinearPlace& place, View y,
+                     ConstView x, const void* addend) const {
+  if (weights.layout != nullptr) return stored_linear(ops, weights, place, y, x, addend);
+  ops.matmul(linear_product(weights.data, place, y, x, addend));
+}
+
+void Decoder::stored_linear(ModelOps& ops, const BlockWeights& weights, const LinearPlace& place,
+                            View y, ConstView x, const void* addend) const {
+  std::int64_t column = 0;
+  while (column < place.out) {
+    const std::int64_t first = place.weight + column * place.in;
+    const StoredRun& run = weights.layout->run_of(first);
+    const std::int64_t rows =
+        std::min(place.out - column, (run.first + run.count - first) / place.in);
+    const View part = columns(y, column, rows);
+    const std::int64_t bias = place.bias == kNowhere ? kNowhere : place.bias + column;
+    const auto offset = addend == nullptr ? 0 : column * size_of(y.type);
+    ops.linear(
+        part, x, {at(weights, first), run.type, rows, place.in},
+        {.bias = at(weights, bias),
+         .addend = addend == nullptr ? nullptr : static_cast<const std::byte*>(addend) + offset});
+    column += rows;
+  }
+}
+
+kernels::WeightMatrix Decoder::stored_table(const BlockWeights& weights) const {
+  return {weights.data + weights.layout->offset_of(0), weights.layout->run_of(0).type,
+          config_.vocabulary, config_.hidden};
+}
+
 View Decoder::weight_gradient_at(std::byte* gradient, const LinearPlace& place) const {
   const auto [rows, cols] = stored(place, config_.weights_in_by_out);
   return {gradient_at(gradient, place.weight), gradient_type_, rows, cols, cols};
@@ -78,7 +109,7 @@ void Decoder::linear_backward(ModelOps& ops, const BackwardMemory& memory, const
   ops.matmul(input_gradient(memory, place, g));
 }
 
-void Decoder::linears(ModelOps& ops, const std::byte* weights,
+void Decoder::linears(ModelOps& ops, const BlockWeights& weights,
                       const std::vector<LinearPlace>& places, View y, ConstView x) const {
   std::int64_t column = 0;
   for (const LinearPlace& place : places) {
@@ -99,7 +130,7 @@ void Decoder::linears_backward(ModelOps& ops, const BackwardMemory& memory,
   }
 }
 
-void Decoder::norm(ModelOps& ops, const std::byte* weights, const NormPlace& place, View y,
+void Decoder::norm(ModelOps& ops, const BlockWeights& weights, const NormPlace& place, View y,
                    float* stats, bool given, ConstView x) const {
   ops.norm(y, stats, given, x, at(weights, place.weight), at(weights, place.bias), norm_);
 }
@@ -130,7 +161,7 @@ void Decoder::rotate(ModelOps& ops, View qk, const float* tables, TokenRange spa
             .inverse = inverse});
 }
 
-void Decoder::normalize_and_rotate(ModelOps& ops, const std::byte* weights, View rotated,
+void Decoder::normalize_and_rotate(ModelOps& ops, const BlockWeights& weights, View rotated,
                                    ConstView raw, float* stats, bool given, const float* tables,
                                    TokenRange span) const {
   if (config_.qk_norm) {

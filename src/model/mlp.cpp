@@ -44,10 +44,10 @@ Decoder::SavedMlp Decoder::carve_mlp(Carver* carver, Carver& work, std::int64_t 
           .up = carve(from, carver != nullptr ? tokens : tile_of(tokens), config_.up_width())};
 }
 
-void Decoder::mlp_product(ModelOps& ops, const std::byte* weights, View product, View up,
+void Decoder::mlp_product(ModelOps& ops, const BlockWeights& weights, View product, View up,
                           ConstView normed, bool at_once) const {
-  if (at_once && places_.up.size() == 1) {
-    ops.product_activate(product, linear_product(weights, places_.up.front(), up, normed),
+  if (at_once && places_.up.size() == 1 && weights.layout == nullptr) {
+    ops.product_activate(product, linear_product(weights.data, places_.up.front(), up, normed),
                          config_.activation);
     return;
   }
@@ -55,9 +55,9 @@ void Decoder::mlp_product(ModelOps& ops, const std::byte* weights, View product,
   if (product.data != nullptr) ops.activate(product, up, config_.activation);
 }
 
-void Decoder::mlp(ModelOps& ops, std::int64_t tokens, const ForwardMemory& memory,
-                  const Saved& saved, const CheapSaved& cheap_saved, Carver& work) const {
-  const std::int64_t most = tile_of(tokens);
+void Decoder::mlp(ModelOps& ops, ConstView middle, const ForwardMemory& memory,
+                  const CheapSaved& cheap_saved, Carver& work) const {
+  const std::int64_t tokens = middle.rows, most = tile_of(tokens);
   const SavedMlp own = carve_mlp(memory.mlp, work, tokens);
   const View normed =
       memory.cheap_saved ? cheap_saved.mlp_normed : carve(work, most, config_.hidden);
@@ -67,12 +67,12 @@ void Decoder::mlp(ModelOps& ops, std::int64_t tokens, const ForwardMemory& memor
   for (std::int64_t first = 0; first < tokens; first += most) {
     const Tile tile{tokens, first, std::min(most, tokens - first)};
     norm(ops, memory.weights, places_.post_norm, tile(normed), own.stats + norm_.stats(first),
-         false, tile(saved.middle));
+         false, tile(middle));
     // Where nothing is saved these are few tokens: their product reads its weights once, and a
     // library has a better one for that.
     mlp_product(ops, memory.weights, tile(product), tile(own.up), tile(normed),
                 memory.saved != nullptr);
-    linear(ops, memory.weights, places_.down, tile(output), tile(product), tile(saved.middle).data);
+    linear(ops, memory.weights, places_.down, tile(output), tile(product), tile(middle).data);
   }
 }
 

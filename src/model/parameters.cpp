@@ -49,7 +49,6 @@ class BlockWriter {
     if (c.norm == Config::NormKind::layer) place.bias = vector(name, "bias", width, Start::zeros);
     return place;
   }
-  std::int64_t length() const { return parameters_.blocks.back().length; }
 
  private:
   std::int64_t add(Parameter parameter) {
@@ -92,30 +91,33 @@ std::vector<LinearPlace> join(const std::vector<Linear>& parts, const Config& c)
   return {joined};
 }
 
-// Matrices first: a chunk then holds decaying or resting parameters with one border at most.
-BlockPlaces write_block(Parameters& parameters, const Config& c, std::int64_t layer) {
-  const ParameterNames& names = family(c.family).parameters;
-  BlockWriter block(
-      parameters,
-      {.kind = ParameterBlock::Kind::layer,
-       .layer = static_cast<int>(layer),
-       .name = fmt::format("block {}", layer)},
-      fmt::format("{}{}", names.prefix, fmt::format(fmt::runtime(names.layer), layer)));
-  std::vector<Linear> qkv, up;
-  if (!names.qkv.empty()) {
-    qkv = {{names.qkv, c.hidden, c.qkv_width(), c.qkv_bias}};
-  } else {
-    qkv = {{names.q, c.hidden, c.query_width(), c.qkv_bias},
-           {names.k, c.hidden, c.kv_width(), c.qkv_bias},
-           {names.v, c.hidden, c.kv_width(), c.qkv_bias}};
-  }
-  std::vector<Linear> o = {{names.o, c.query_width(), c.hidden, c.o_bias, true}};
-  if (c.gated) up.push_back({names.gate, c.hidden, c.intermediate, c.mlp_bias});
-  up.push_back({names.up, c.hidden, c.intermediate, c.mlp_bias});
-  std::vector<Linear> down = {{names.down, c.intermediate, c.hidden, c.mlp_bias, true}};
+// The linear layers of a transformer block.
+struct Linears {
+  std::vector<Linear> qkv, o, up, down;
+};
 
+Linears linears_of(const Config& c) {
+  const ParameterNames& names = family(c.family).parameters;
+  Linears linears;
+  linears.o = {{names.o, c.query_width(), c.hidden, c.o_bias, true}};
+  linears.down = {{names.down, c.intermediate, c.hidden, c.mlp_bias, true}};
+  if (!names.qkv.empty()) {
+    linears.qkv = {{names.qkv, c.hidden, c.qkv_width(), c.qkv_bias}};
+  } else {
+    linears.qkv = {{names.q, c.hidden, c.query_width(), c.qkv_bias},
+                   {names.k, c.hidden, c.kv_width(), c.qkv_bias},
+                   {names.v, c.hidden, c.kv_width(), c.qkv_bias}};
+  }
+  if (c.gated) linears.up.push_back({names.gate, c.hidden, c.intermediate, c.mlp_bias});
+  linears.up.push_back({names.up, c.hidden, c.intermediate, c.mlp_bias});
+  return linears;
+}
+
+// Matrices first: a chunk then holds decaying or resting parameters with one border at most.
+void write_linears(BlockWriter& block, const Config& c,
+                   std::initializer_list<std::vector<Linear>*> groups) {
   const auto each = [&](const auto& visit) {
-    for (auto* group : {&qkv, &o, &up, &down}) {
+    for (auto* group : groups) {
       for (Linear& linear : *group) visit(linear);
     }
   };
@@ -126,20 +128,48 @@ BlockPlaces write_block(Parameters& parameters, const Config& c, std::int64_t la
   each([&](Linear& l) {
     if (l.bias) l.place.bias = block.vector(l.name, "bias", l.out, Start::zeros);
   });
-  BlockPlaces places{.qkv = join(qkv, c),
-                     .o = o.front().place,
-                     .up = join(up, c),
-                     .down = down.front().place,
-                     .input_norm = block.norm(names.input_norm, c.hidden, c),
-                     .post_norm = block.norm(names.post_norm, c.hidden, c),
-                     .q_norm = {},
-                     .k_norm = {},
-                     .length = 0};
-  if (c.qk_norm) {
-    places.q_norm = block.norm(names.q_norm, c.head_dim, c);
-    places.k_norm = block.norm(names.k_norm, c.head_dim, c);
+}
+
+ParameterBlock layer_block(std::int64_t layer, ParameterBlock::Half half, std::string_view name) {
+  return {.kind = ParameterBlock::Kind::layer,
+          .half = half,
+          .layer = static_cast<int>(layer),
+          .name = fmt::format("block {}{}", layer, name)};
+}
+
+void write_head_norms(BlockWriter& block, const Config& c, BlockPlaces& places) {
+  if (!c.qk_norm) return;
+  const ParameterNames& names = family(c.family).parameters;
+  places.q_norm = block.norm(names.q_norm, c.head_dim, c);
+  places.k_norm = block.norm(names.k_norm, c.head_dim, c);
+}
+
+BlockPlaces write_block(Parameters& parameters, const Config& c, std::int64_t layer, BlockCut cut) {
+  using Half = ParameterBlock::Half;
+  const ParameterNames& names = family(c.family).parameters;
+  const std::string prefix =
+      fmt::format("{}{}", names.prefix, fmt::format(fmt::runtime(names.layer), layer));
+  Linears l = linears_of(c);
+  BlockPlaces places;
+  if (cut == BlockCut::whole) {
+    BlockWriter block(parameters, layer_block(layer, Half::both, ""), prefix);
+    write_linears(block, c, {&l.qkv, &l.o, &l.up, &l.down});
+    places.input_norm = block.norm(names.input_norm, c.hidden, c);
+    places.post_norm = block.norm(names.post_norm, c.hidden, c);
+    write_head_norms(block, c, places);
+  } else {
+    BlockWriter attention(parameters, layer_block(layer, Half::attention, " attention"), prefix);
+    write_linears(attention, c, {&l.qkv, &l.o});
+    places.input_norm = attention.norm(names.input_norm, c.hidden, c);
+    write_head_norms(attention, c, places);
+    BlockWriter mlp(parameters, layer_block(layer, Half::mlp, " mlp"), prefix);
+    write_linears(mlp, c, {&l.up, &l.down});
+    places.post_norm = mlp.norm(names.post_norm, c.hidden, c);
   }
-  places.length = block.length();
+  places.qkv = join(l.qkv, c);
+  places.o = l.o.front().place;
+  places.up = join(l.up, c);
+  places.down = l.down.front().place;
   return places;
 }
 
@@ -151,7 +181,7 @@ std::int64_t Parameters::count() const {
   return total;
 }
 
-Parameters parameters_of(const Config& config) {
+Parameters parameters_of(const Config& config, BlockCut cut) {
   const ParameterNames& names = family(config.family).parameters;
   const std::string prefix(names.prefix);
   Parameters parameters;
@@ -162,7 +192,7 @@ Parameters parameters_of(const Config& config) {
     embedding.matrix(names.positions, config.max_positions, config.hidden);
   }
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    write_block(parameters, config, layer);
+    write_block(parameters, config, layer, cut);
   }
   BlockWriter head(parameters, {.kind = ParameterBlock::Kind::head, .name = "head"}, "");
   if (!config.tied) head.matrix(names.head, config.vocabulary, config.hidden);
@@ -181,9 +211,9 @@ std::string canonical_name(const Config& config, std::string_view in_file) {
   return fmt::format("{}{}", names.prefix, in_file);
 }
 
-BlockPlaces block_places(const Config& config) {
+BlockPlaces block_places(const Config& config, BlockCut cut) {
   Parameters parameters;
-  return write_block(parameters, config, 0);
+  return write_block(parameters, config, 0, cut);
 }
 
 VocabularyPieces vocabulary_pieces(const Config& config) {

@@ -26,9 +26,16 @@ struct Parameter {
   std::int64_t count() const { return rows * cols; }
 };
 
+// Whether a transformer block's parameters are one block, as training has them, or two, as
+// generation places them: the attention with its norms, and the MLP with its norm. Elements within
+// a parameter are the same in both.
+enum class BlockCut { whole, halves };
+
 struct ParameterBlock {
   enum class Kind { embedding, layer, head };
+  enum class Half { both, attention, mlp };  // of a layer
   Kind kind = Kind::layer;
+  Half half = Half::both;
   int layer = -1;  // which one, from 0 on; -1 for other kinds
   std::string name{};
   std::int64_t length = 0;  // with padding
@@ -49,7 +56,7 @@ struct Parameters {
   std::int64_t count() const;  // without padding
 };
 
-Parameters parameters_of(const Config&);
+Parameters parameters_of(const Config&, BlockCut = BlockCut::whole);
 
 // The name a parameter has in parameters_of, for a tensor's name in a file: some files leave the
 // family's prefix out. Empty for what files hold besides parameters: buffers, and a tied head a
@@ -69,8 +76,8 @@ struct NormPlace {
   std::int64_t bias = kNowhere;
 };
 
-// The place of each parameter of a transformer block within the block; the same in every block.
-// Layers that read the same input and follow each other without padding are one.
+// The place of each parameter of a transformer block within the block, or within its half; the same
+// in every block. Layers that read the same input and follow each other without padding are one.
 struct BlockPlaces {
   std::vector<LinearPlace> qkv;  // one, or q, k and v
   LinearPlace o;
@@ -78,9 +85,8 @@ struct BlockPlaces {
   LinearPlace down;
   NormPlace input_norm, post_norm;
   NormPlace q_norm, k_norm;  // with Config::qk_norm
-  std::int64_t length = 0;
 };
-BlockPlaces block_places(const Config&);
+BlockPlaces block_places(const Config&, BlockCut = BlockCut::whole);
 
 // A long vocabulary is used in pieces, one by one where memory is scarce: runs of rows of the
 // tokens' table and of the head's, all as long but the last. The grid follows from the table's

@@ -1,8 +1,11 @@
 #include "plan/generation_plan.h"
 
+#include <algorithm>
+#include <map>
 #include <stdexcept>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "plan/explain.h"
 #include "plan/generation_program.h"
@@ -11,61 +14,138 @@
 namespace ebb::plan {
 namespace {
 
-// Over the arenas of a first one, where there is one.
-Plan plan_pass(const Workload& work, const Limits& limits, const Profile& profile,
-               const Plan* first = nullptr) {
-  Plan plan{.limits = limits, .workload = work, .profile = profile};
-  if (first == nullptr) {
-    plan.program = build_generation(work);
-    plan.layout = lay_out(plan.program);
-  } else {
-    plan.program = build_generation(work, &first->program);
-    plan.layout = lay_out_beside(plan.program, first->program, first->layout);
-    if (plan.layout.size != first->layout.size) {
-      throw std::logic_error("a pass that needs more memory than one of more tokens");
-    }
-  }
+Plan plan_of(const Workload& work, const Limits& limits, const Profile& profile) {
+  return {.limits = limits, .workload = work, .profile = profile};
+}
+
+void predict(Plan& plan) {
   add_waits(plan.program, plan.layout);
-  // The next token is known when the logits are here: runs follow each other and never overlap. All
-  // else that the first task could wait for has ended by then.
-  const auto last = static_cast<TaskId>(plan.program.tasks.size()) - 1;
-  plan.program.tasks.front().waits = {{last, true}};
-  plan.prediction = simulate(plan.program, profile);
+  separate_runs(plan.program);
+  plan.prediction = simulate(plan.program, plan.profile);
+}
+
+// Both programs over one memory, which is as large as the one that needs more of a tier wants it.
+void lay_out_both(Plan& slice, Plan& token) {
+  slice.layout = lay_out(slice.program);
+  // What is missing is found one object at a time.
+  for (std::size_t tries = 0; tries <= token.program.objects.size(); ++tries) {
+    token.layout = lay_out_beside(token.program, slice.program, slice.layout);
+    if (token.layout.size == slice.layout.size) return;
+    slice.layout.size = token.layout.size;
+  }
+  throw std::logic_error("a token's program that finds no place");
+}
+
+// What the CPU's libraries take, where it computes blocks, and the host memory of both programs.
+void count_extras(Plan& slice, const Plan& token) {
+  const bool by_cpu =
+      slice.program.persistent.host_scratch >= 0 || slice.program.persistent.host_tables >= 0;
+  Workload& work = slice.workload;
+  if (by_cpu) work.extras.push_back({Tier::host, "libraries", work.host_libraries});
+  const Bytes counted = beside_arena(slice.program, work, Tier::host) - work.extra(Tier::host);
+  const auto tasks = slice.program.tasks.count() + token.program.tasks.count();
+  const Bytes missing = work.task_bytes * tasks - counted;
+  if (missing > 0) work.extras.push_back({Tier::host, std::string(kPlanExtra), missing});
+}
+
+}  // namespace
+
+GenerationPlan lay_out_generation(const GenerationWork& work, const GenerationChoices& choices,
+                                  const Limits& limits, const Profile& profile) {
+  GenerationPlan plan{.prompt_tokens = work.prompt_tokens,
+                      .max_tokens = work.max_tokens,
+                      .slices = work.slices,
+                      .context = work.context,
+                      .choices = choices,
+                      .slice = plan_of(work.slice, limits, profile),
+                      .token = plan_of(work.token, limits, profile)};
+  plan.choices.slice = work.slice.tokens;
+  plan.slice.program = build_generation(work.slice, plan.choices, Phase::prompt);
+  plan.token.program =
+      build_generation(work.token, plan.choices, Phase::token, &plan.slice.program);
+  lay_out_both(plan.slice, plan.token);
+  count_extras(plan.slice, plan.token);
   return plan;
 }
+
+void predict(GenerationPlan& plan, const GenerationWork& work) {
+  predict(plan.slice);
+  predict(plan.token);
+  plan.prompt_seconds = static_cast<double>(work.slices) * plan.slice.prediction.step_seconds;
+  if (!work.rest) return;
+  ++plan.slices;
+  // For its time alone: it runs as a slice that is not full.
+  Plan rest = plan_of(*work.rest, plan.slice.limits, plan.slice.profile);
+  rest.program = build_generation(*work.rest, plan.choices, Phase::prompt);
+  rest.layout = lay_out(rest.program);
+  predict(rest);
+  plan.prompt_seconds += rest.prediction.step_seconds;
+}
+
+namespace {
 
 std::string pass_table(const Plan& plan) {
   return fmt::format("  bound by {}\n{}", bound_by(plan), lane_table(plan, false));
 }
 
+// "3 layers: attention on the device, MLP on the host; a prompt's on the device, a token's by the
+// CPU"
+std::string places_of(const GenerationPlan& plan) {
+  const Workload& work = plan.slice.workload;
+  const List<BlockPlace> places = place_blocks(work, plan.choices);
+  const auto tier = [&](Tier of) { return (*work.topology)[of].name; };
+  const auto by = [](Processor of) { return of == Processor::cpu ? "the CPU" : "the device"; };
+  const auto line = [&](const BlockPlace& place) {
+    std::string text =
+        fmt::format("weights on the {}, computed by {}", tier(place.home), by(place.prompt));
+    if (place.token != place.prompt) {
+      text = fmt::format("weights on the {}, a prompt computed by {}, a token by {}",
+                         tier(place.home), by(place.prompt), by(place.token));
+    }
+    return text;
+  };
+  // In the order in which they come first.
+  List<std::pair<std::string, int>> kinds;
+  for (int b = 0; b < work.blocks.count(); ++b) {
+    const Block& block = work.blocks[b];
+    std::string text;
+    if (block.kind == BlockKind::embedding) text = fmt::format("embedding: {}", line(places[b]));
+    if (block.kind == BlockKind::head) text = fmt::format("head: {}", line(places[b]));
+    if (block.half == LayerHalf::attention) {
+      text =
+          fmt::format("attention: {}, its cache on the {}", line(places[b]), tier(places[b].cache));
+    }
+    if (block.half == LayerHalf::mlp) text = fmt::format("MLP: {}", line(places[b]));
+    const auto known =
+        std::ranges::find_if(kinds, [&](const auto& kind) { return kind.first == text; });
+    if (known != kinds.end()) {
+      ++known->second;
+    } else {
+      kinds.emplace_back(text, 1);
+    }
+  }
+  std::string all;
+  for (const auto& [text, count] : kinds) all += fmt::format("  {:>4} x {}\n", count, text);
+  return all;
+}
+
 }  // namespace
 
-GenerationPlan plan_generation(const GenerationWork& work, const Limits& limits,
-                               const Profile& profile) {
-  GenerationPlan plan{.prompt_tokens = work.prompt_tokens,
-                      .max_tokens = work.max_tokens,
-                      .slices = work.slices,
-                      .context = work.context,
-                      .slice = plan_pass(work.slice, limits, profile),
-                      .token = {}};
-  plan.token = plan_pass(work.token, limits, profile, &plan.slice);
-  plan.prompt_seconds = static_cast<double>(work.slices) * plan.slice.prediction.step_seconds;
-  if (work.rest) {
-    ++plan.slices;
-    plan.prompt_seconds +=
-        plan_pass(*work.rest, limits, profile, &plan.slice).prediction.step_seconds;
-  }
+GenerationPlan plan_generation(const GenerationWork& work, const GenerationChoices& choices,
+                               const Limits& limits, const Profile& profile) {
+  GenerationPlan plan = lay_out_generation(work, choices, limits, profile);
+  predict(plan, work);
   return plan;
 }
 
 std::string explain(const GenerationPlan& plan) {
   return fmt::format(
-      "Plan: everything on the device, {} parameters\n  a prompt of {} tokens and up to {} more\n{}"
+      "Plan: {}\n  {} parameters, a prompt of {} tokens and up to {} more\n{}{}"
       "The prompt, in {} of up to {} tokens, is predicted to take {} ({:.0f} tokens/s) on {}.\n"
       "A slice in the middle of it takes {}:\n{}"
       "A token is predicted to take {} ({:.1f} tokens/s) with {} before it:\n{}",
-      format_count(plan.slice.workload.parameters()), plan.prompt_tokens, plan.max_tokens,
-      memory_table(plan.slice),
+      flags_of(plan.choices), format_count(plan.slice.workload.parameters()), plan.prompt_tokens,
+      plan.max_tokens, places_of(plan), memory_table(plan.slice),
       plan.slices == 1 ? "one slice" : fmt::format("{} slices", plan.slices),
       plan.slice.workload.tokens, format_seconds(plan.prompt_seconds),
       static_cast<double>(plan.prompt_tokens) / plan.prompt_seconds, plan.slice.profile.name,

@@ -9,11 +9,12 @@
 
 #include "base/list.h"
 #include "plan/candidate.h"
+#include "plan/generation_choices.h"
 #include "plan/trace.h"
 
 namespace ebb::plan {
 
-// What there is to do. All workloads have the same memory between runs.
+// What there is to do, with slices of some length. All workloads have the same memory between runs.
 struct GenerationWork {
   std::int64_t prompt_tokens = 1;
   std::int64_t max_tokens = 1;
@@ -29,19 +30,30 @@ struct GenerationPlan {
   std::int64_t max_tokens = 1;
   std::int64_t slices = 1;   // all of them
   std::int64_t context = 0;  // of the token
-  Plan slice;                // its memory is the token's, too
+  GenerationChoices choices{};
+  Plan slice;  // its memory is the token's, too
   Plan token;
   double prompt_seconds = 0;  // predicted, of the whole prompt
 
   Bytes peak(Tier tier) const { return slice.peak(tier); }
   // Predicted, of tokens one after the other.
   double tokens_per_second() const { return 1 / token.prediction.step_seconds; }
+  // Predicted, of the prompt and so many tokens.
+  double seconds(std::int64_t tokens) const {
+    return prompt_seconds + static_cast<double>(tokens) * token.prediction.step_seconds;
+  }
 };
 
 // Whether it fits the limits or not: fits(plan.slice) tells.
-GenerationPlan plan_generation(const GenerationWork&, const Limits&, const Profile&);
+GenerationPlan plan_generation(const GenerationWork&, const GenerationChoices&, const Limits&,
+                               const Profile&);
+// The same in two steps: the memory, which says whether it fits, and then what it would take.
+GenerationPlan lay_out_generation(const GenerationWork&, const GenerationChoices&, const Limits&,
+                                  const Profile&);
+void predict(GenerationPlan&, const GenerationWork&);
 
-// Where every byte goes, what the prompt and a token take, and what bounds them.
+// Where every byte goes and every block is computed, what the prompt and a token take, and what
+// bounds them.
 std::string explain(const GenerationPlan&);
 
 // Traces of the slice and of the token, as `ebb plan` expects them. The plan must outlive them.

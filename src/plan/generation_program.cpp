@@ -2,15 +2,23 @@
 
 #include <algorithm>
 #include <iterator>
+#include <stdexcept>
 
 #include "plan/route.h"
+#include "plan/scheduler.h"
 
 namespace ebb::plan {
 namespace {
 
+Tier tier_of(Processor processor) {
+  return processor == Processor::cpu ? Tier::host : Tier::device;
+}
+
 class GenerationBuilder {
  public:
-  GenerationBuilder(const Workload& work, const Program* first) : work_(work) {
+  GenerationBuilder(const Workload& work, const GenerationChoices& choices, Phase phase,
+                    const Program* first)
+      : work_(work), choices_(choices), phase_(phase), places_(place_blocks(work, choices)) {
     program_.topology = work.topology;
     if (first == nullptr) {
       add_persistent();
@@ -21,115 +29,281 @@ class GenerationBuilder {
   }
 
   Program build() {
-    const ObjectId tokens = object(Purpose::batch, work_.batch, "tokens");
-    transfer({Role::source, program_.persistent.batches[0], Access::read, {0, work_.batch}},
-             {Role::destination, tokens, Access::write});
-    program_.tasks.back().argument = kTokenBytes;
-    ObjectId input = -1;
-    for (std::size_t b = 0; b < work_.blocks.size(); ++b) {
-      switch (work_.blocks[b].kind) {
-        case BlockKind::embedding: input = embed(b, tokens); break;
-        case BlockKind::layer: input = decode(b, input); break;
-        case BlockKind::head: logits(b, input); break;
+    for (int b = 0; b < work_.blocks.count(); ++b) {
+      const Block& block = work_.blocks[b];
+      if (block.kind == BlockKind::embedding) {
+        embed(b);
+      } else if (block.kind == BlockKind::head) {
+        logits(b);
+      } else if (block.half == LayerHalf::attention) {
+        b = decode(b);
+      } else {
+        throw std::logic_error("generation places the halves of a layer apart");
       }
     }
-    route(program_, static_cast<int>(Choices::kLeastDepth));
+    place_fetches(program_, std::move(fetches_), {}, Arrival::first_first);
+    route(program_, static_cast<int>(choices_.depth));
     program_.find_lifetimes();
     return std::move(program_);
   }
 
  private:
+  // A block's weights as the task that computes with them uses them.
+  struct Weights {
+    ObjectId object = -1;
+    bool fetched = false;
+  };
+
+  const Block& block(int b) const { return work_.blocks[b]; }
+  Processor processor(int b) const {
+    const BlockPlace& place = places_[b];
+    return phase_ == Phase::prompt ? place.prompt : place.token;
+  }
+  Bytes weight_bytes(int b) const { return block(b).weights.bytes(block(b).parameters); }
+
   void add_persistent() {
     PersistentObjects& objects = program_.persistent;
-    for (const Block& block : work_.blocks) {
-      objects.weights.push_back(persistent(Tier::device, Purpose::weights,
-                                           block.weights.bytes(block.parameters),
-                                           block.name + " weights"));
-      objects.caches.push_back(block.cache > 0 ? persistent(Tier::device, Purpose::cache,
-                                                            block.cache, block.name + " cache")
-                                               : -1);
+    PerTier<bool> computes, attends;  // in any of the phases
+    for (int b = 0; b < work_.blocks.count(); ++b) {
+      const BlockPlace& place = places_[b];
+      objects.weights.push_back(
+          persistent(place.home, Purpose::weights, weight_bytes(b), block(b).name + " weights"));
+      objects.caches.push_back(
+          block(b).cache > 0
+              ? persistent(place.cache, Purpose::cache, block(b).cache, block(b).name + " cache")
+              : -1);
+      for (const Processor by : {place.prompt, place.token}) {
+        computes[tier_of(by)] = true;
+        if (block(b).half == LayerHalf::attention) attends[tier_of(by)] = true;
+      }
     }
-    objects.scratch = persistent(Tier::device, Purpose::workspace, work_.scratch, "scratch");
-    objects.tables = persistent(Tier::device, Purpose::workspace, work_.tables, "tables");
+    const auto workspace = [&](Tier tier, bool wanted, Bytes bytes, const char* name) {
+      return wanted ? persistent(tier, Purpose::workspace, bytes, name) : -1;
+    };
+    objects.scratch = workspace(Tier::device, computes[Tier::device], work_.scratch, "scratch");
+    objects.tables = workspace(Tier::device, attends[Tier::device], work_.tables, "tables");
+    objects.host_scratch =
+        workspace(Tier::host, computes[Tier::host], work_.host_scratch, "scratch");
+    objects.host_tables = workspace(Tier::host, attends[Tier::host], work_.tables, "tables");
     objects.batches = {persistent(Tier::host, Purpose::batch, work_.batch, "tokens")};
     objects.report = persistent(Tier::host, Purpose::workspace, work_.logits, "logits");
   }
 
-  ObjectId embed(std::size_t b, ObjectId tokens) {
-    const ObjectId output = object(Purpose::activations, work_.input, "input");
+  // The residual stream is made by the embedding, and then goes from task to task.
+  void embed(int b) {
+    const Processor by = processor(b);
+    ObjectId tokens = program_.persistent.batches[0];
+    if (by == Processor::device) {
+      tokens = object(Tier::device, Purpose::batch, work_.batch, "tokens");
+      cross({program_.persistent.batches[0], {0, work_.batch}}, tokens, kTokenBytes);
+    }
     embedding_ = program_.persistent.weights[b];
-    add(Op::embed, b,
+    stream_ = object(tier_of(by), Purpose::activations, work_.input, "input");
+    add(Op::embed, b, by, block(b).forward,
         {{Role::weights, embedding_, Access::read},
          {Role::batch, tokens, Access::read},
-         {Role::output, output, Access::write}});
+         {Role::output, stream_, Access::write}});
     program_.tasks.back().names_block = false;
-    return output;
   }
 
-  ObjectId decode(std::size_t b, ObjectId input) {
-    const PersistentObjects& objects = program_.persistent;
-    const ObjectId output = object(Purpose::activations, work_.input, "input");
-    add(Op::decode, b,
-        {{Role::weights, objects.weights[b], Access::read},
-         {Role::input, input, Access::read},
-         {Role::output, output, Access::write},
-         {Role::cache, objects.caches[b], Access::write},
-         {Role::tables, objects.tables, Access::read},
-         {Role::scratch, objects.scratch, Access::write},
-         {Role::work, object(Purpose::workspace, work_.blocks[b].forward_work, "work"),
-          Access::write}});
-    return output;
+  // A layer, from its attention on; returns its last block.
+  int decode(int attention) {
+    const int mlp = attention + 1;
+    const Processor by = processor(attention);
+    const Weights own = weights(attention, by);
+    const Weights next = by == processor(mlp) ? weights(mlp, by) : Weights{-1, true};
+    // One task, unless the second half's weights may still be on their way when the first could
+    // start, or it is another processor's.
+    if (!own.fetched && !next.fetched) {
+      Cost cost = block(attention).forward;
+      cost += block(mlp).forward;
+      const ObjectId middle = object(tier_of(by), Purpose::activations, work_.input, "middle");
+      const Bytes work = std::max(block(attention).forward_work, block(mlp).forward_work);
+      attend(
+          Op::decode, attention, by, own, cost, work,
+          {{Role::mlp_weights, next.object, Access::read}, {Role::middle, middle, Access::write}});
+    } else {
+      attend(Op::attend, attention, by, own, block(attention).forward,
+             block(attention).forward_work, {});
+      const Processor then = processor(mlp);
+      const Weights its = by == then ? next : weights(mlp, then);
+      const ObjectId input = input_for(then);
+      stream_ = object(tier_of(then), Purpose::activations, work_.input, "input");
+      add(Op::mlp, mlp, then, block(mlp).forward,
+          {{Role::weights, its.object, Access::read},
+           {Role::input, input, Access::read},
+           {Role::output, stream_, Access::write},
+           {Role::work, work_object(then, block(mlp).forward_work), Access::write}});
+    }
+    return mlp;
   }
 
-  void logits(std::size_t b, ObjectId input) {
+  void attend(Op op, int b, Processor by, const Weights& own, const Cost& cost, Bytes work,
+              const List<Use>& more) {
     const PersistentObjects& objects = program_.persistent;
-    const ObjectId logits = object(Purpose::workspace, work_.logits, "logits");
-    add(Op::logits, b,
+    const ObjectId kept = objects.caches[b];
+    const bool comes = program_[kept].tier != tier_of(by);
+    const ObjectId cache = comes ? bring_cache(b, tier_of(by)) : kept;
+    const ObjectId input = input_for(by);
+    stream_ = object(tier_of(by), Purpose::activations, work_.input, "input");
+    List<Use> uses = {
+        {Role::weights, own.object, Access::read},
+        {Role::input, input, Access::read},
+        {Role::output, stream_, Access::write},
+        {Role::cache, cache, Access::write},
+        {Role::tables, by == Processor::cpu ? objects.host_tables : objects.tables, Access::read},
+        {Role::work, work_object(by, work), Access::write}};
+    uses.insert(uses.end(), more.begin(), more.end());
+    add(op, b, by, cost, std::move(uses));
+    if (comes) {
+      // The rows of these tokens go to where all are.
+      Task task = rows({cache, {0, block(b).cache}}, {kept, {0, block(b).cache}}, b);
+      task.argument = kAddedBytes;
+      task.offset = kCacheBytes;
+      task.usual = block(b).cache_added;
+      program_.tasks.push_back(std::move(task));
+    }
+  }
+
+  // The rows of the tokens before come to the processor that attends.
+  ObjectId bring_cache(int b, Tier tier) {
+    const ObjectId here = object(tier, Purpose::cache, block(b).cache, block(b).name + " cache");
+    program_.objects.back().stream = stream("cache", caches_);
+    Task task =
+        rows({program_.persistent.caches[b], {0, block(b).cache}}, {here, {0, block(b).cache}}, b);
+    task.argument = kCacheBytes;
+    task.usual = block(b).cached;
+    fetches_.push_back({.task = std::move(task)});
+    return here;
+  }
+  Task rows(const Part& from, const Part& to, int b) const {
+    Task task = transfer_task(program_, {Role::source, from.object, Access::read, from.range},
+                              {Role::destination, to.object, Access::write, to.range});
+    task.block = b;
+    return task;
+  }
+
+  // On the processor's tier: where they live, or a place that they come to behind the computing.
+  Weights weights(int b, Processor by) {
+    const ObjectId home = program_.persistent.weights[b];
+    if (home < 0 || program_[home].bytes == 0 || program_[home].tier == tier_of(by)) return {home};
+    const Bytes bytes = weight_bytes(b);
+    const ObjectId here = object(tier_of(by), Purpose::weights, bytes, block(b).name + " weights");
+    Object& object = program_.objects.back();
+    object.end = End::high;
+    object.stream = by == Processor::cpu ? stream("weights of the CPU", host_weights_)
+                                         : stream("weights", weights_);
+    fetches_.push_back({.task = rows({home, {0, bytes}}, {here, {0, bytes}}, b)});
+    return {here, true};
+  }
+
+  void logits(int b) {
+    const PersistentObjects& objects = program_.persistent;
+    const Processor by = processor(b);
+    const bool on_host = by == Processor::cpu;
+    const ObjectId input = input_for(by);
+    const ObjectId made =
+        on_host ? objects.report : object(Tier::device, Purpose::workspace, work_.logits, "logits");
+    add(Op::logits, b, by, block(b).forward,
         {{Role::weights, objects.weights[b], Access::read},
-         {Role::head_weights, embedding_, Access::read},
+         {Role::head_weights, work_.tied ? embedding_ : -1, Access::read},
          {Role::input, input, Access::read},
-         {Role::scratch, objects.scratch, Access::write},
-         {Role::work, object(Purpose::workspace, work_.blocks[b].forward_work, "work"),
-          Access::write},
-         {Role::logits, logits, Access::write}});
+         {Role::work, work_object(by, block(b).forward_work), Access::write},
+         {Role::logits, made, Access::write}});
     program_.tasks.back().names_block = false;
-    transfer({Role::source, logits, Access::read, {0, work_.logits}},
-             {Role::destination, objects.report, Access::write});
+    if (!on_host) cross({made, {0, work_.logits}}, objects.report, -1);
   }
 
-  ObjectId object(Purpose purpose, Bytes bytes, std::string name, Tier tier = Tier::device) {
-    program_.objects.push_back(
-        {.tier = tier, .purpose = purpose, .bytes = align_up(bytes), .name = std::move(name)});
+  // The residual stream where the processor reads it.
+  ObjectId input_for(Processor by) {
+    if (program_[stream_].tier == tier_of(by)) return stream_;
+    const ObjectId here = object(tier_of(by), Purpose::activations, work_.input, "input");
+    cross({stream_, {0, work_.input}}, here, kStreamBytes);
+    return stream_ = here;
+  }
+
+  ObjectId work_object(Processor by, Bytes bytes) {
+    return object(tier_of(by), Purpose::workspace, bytes, "work");
+  }
+  ObjectId object(Tier tier, Purpose purpose, Bytes bytes, std::string name) {
+    const Bytes alignment = (*program_.topology)[tier].alignment;
+    program_.objects.push_back({.tier = tier,
+                                .purpose = purpose,
+                                .bytes = align_up(bytes, alignment),
+                                .alignment = alignment,
+                                .name = std::move(name)});
     return static_cast<ObjectId>(program_.objects.size()) - 1;
   }
   ObjectId persistent(Tier tier, Purpose purpose, Bytes bytes, std::string name) {
-    const ObjectId id = object(purpose, bytes, std::move(name), tier);
+    const ObjectId id = object(tier, purpose, bytes, std::move(name));
     program_.objects.back().persistent = true;
     return id;
   }
+  // The stream of that name, made where there is none yet.
+  int stream(const char* name, int& number) {
+    if (number >= 0) return number;
+    program_.streams.push_back({name, static_cast<int>(choices_.depth)});
+    return number = static_cast<int>(program_.streams.size()) - 1;
+  }
 
-  void add(Op op, std::size_t block, List<Use> uses) {
+  void add(Op op, int b, Processor by, const Cost& cost, List<Use> uses) {
+    const PersistentObjects& objects = program_.persistent;
+    const bool on_host = by == Processor::cpu;
+    uses.push_back(
+        {Role::scratch, on_host ? objects.host_scratch : objects.scratch, Access::write});
     std::erase_if(
         uses, [&](const Use& use) { return use.object < 0 || program_[use.object].bytes == 0; });
     program_.tasks.push_back({.op = op,
-                              .block = static_cast<int>(block),
-                              .cost = work_.blocks[block].forward,
+                              .lane = on_host ? Lane::host : Lane::compute,
+                              .draw = on_host ? Draw::block : Draw::compute,
+                              .block = b,
+                              .cost = cost,
                               .uses = std::move(uses)});
   }
-  // A token waits for them: they must not queue behind anything.
-  void transfer(Use source, Use destination) {
-    program_.tasks.push_back(transfer_task(program_, source, destination, Traffic::express));
+  // A task waits for it: it must not queue behind anything.
+  void cross(const Part& from, ObjectId to, int argument) {
+    program_.tasks.push_back(
+        transfer_task(program_, {Role::source, from.object, Access::read, from.range},
+                      {Role::destination, to, Access::write}, Traffic::express));
+    program_.tasks.back().argument = argument;
   }
 
   const Workload& work_;
+  const GenerationChoices& choices_;
+  Phase phase_;
+  List<BlockPlace> places_;
   Program program_;
+  List<Fetch> fetches_;
   ObjectId embedding_ = -1;  // its weights, which may be the head's, too
+  ObjectId stream_ = -1;     // the residual stream, where it was made or came to last
+  int weights_ = -1, host_weights_ = -1, caches_ = -1;  // streams
 };
 
 }  // namespace
 
-Program build_generation(const Workload& work, const Program* first) {
-  return GenerationBuilder(work, first).build();
+Program build_generation(const Workload& work, const GenerationChoices& choices, Phase phase,
+                         const Program* first) {
+  return GenerationBuilder(work, choices, phase, first).build();
+}
+
+void separate_runs(Program& program) {
+  const auto last = static_cast<TaskId>(program.tasks.size()) - 1;
+  PerLane<TaskId> first_of, last_of;
+  first_of.fill(-1);
+  last_of.fill(-1);
+  for (TaskId id = 0; id <= last; ++id) {
+    Task& task = program.tasks[id];
+    std::erase_if(task.waits, [](const Wait& wait) { return wait.previous_step; });
+    if (first_of[task.lane] < 0) first_of[task.lane] = id;
+    last_of[task.lane] = id;
+  }
+  Task& end = program.tasks[last];
+  for (const Lane lane : program.topology->all_lanes()) {
+    if (last_of[lane] < 0 || lane == end.lane) continue;
+    program.tasks[first_of[lane]].waits.push_back({last, true});
+    const Wait wait{last_of[lane], false};
+    if (std::ranges::find(end.waits, wait) == end.waits.end()) end.waits.push_back(wait);
+  }
 }
 
 }  // namespace ebb::plan

@@ -70,8 +70,10 @@ constexpr Bytes kReserved = 3 * kGiB / 2;
 Shared link(const Figure& both, double up, double down) {
   return {.name = "link", .capacity = both, .wants = {0, up, down}};
 }
-Shared host_memory(const Figure& capacity, double up, double down, double update) {
-  return {.name = "host memory", .capacity = capacity, .wants = {0, up, down, update, update}};
+Shared host_memory(const Figure& capacity, double up, double down, double update, double read) {
+  return {.name = "host memory",
+          .capacity = capacity,
+          .wants = {0, up, down, update, update, 0, 0, read}};
 }
 
 std::map<std::string, Figure> fp32_rates(double sheet) {
@@ -101,13 +103,15 @@ Profile from_sheet(const Card& card) {
           .down_bytes_per_second = of_sheet(card.link, link_share),
           .host_bytes_per_second = update,
           .sum_bytes_per_second = update,
+          .cpu_flops = rough_cpu_flops(card.host.cores),
+          .cpu_read_bytes_per_second = update,
           .read_bytes_per_second = read,
           .write_bytes_per_second = write,
           .task_seconds = {10e-6, kRough},
           .copy_seconds = {10e-6, kRough},
           .call_seconds = {4e-6, kRough},
           .shared = {link(of_sheet(2 * card.link, 0.75), way, way),
-                     host_memory(memory, way, way, update)},
+                     host_memory(memory, way, way, update, update)},
           .variants = {{"fp32", fp32_rates(card.fp32_flops)}},
           .device = "cuda",
           .device_memory = card.memory - kReserved,
@@ -128,6 +132,8 @@ Profile h200() {
           .down_bytes_per_second = {55e9, kMeasured},
           .host_bytes_per_second = {162e9, kMeasured},
           .sum_bytes_per_second = {150e9, kMeasured},
+          .cpu_flops = rough_cpu_flops(16),
+          .cpu_read_bytes_per_second = {132e9, kMeasured},
           .read_bytes_per_second = {4e9, kRough},
           .write_bytes_per_second = {3e9, kRough},
           .task_seconds = {4.6e-6, kMeasured},
@@ -136,8 +142,8 @@ Profile h200() {
           .shared = {link({100e9, kMeasured}, 55e9, 55e9),
                      {.name = "host memory",
                       .capacity = {176e9, kMeasured},
-                      .wants = {0, 55e9, 55e9, 162e9, 150e9},
-                      .beside = {0, 32e9, 50e9, 97e9, 80e9}}},
+                      .wants = {0, 55e9, 55e9, 162e9, 150e9, 0, 0, 132e9},
+                      .beside = {0, 32e9, 50e9, 97e9, 80e9, 0, 0, 97e9}}},
           .variants = {{"fp32",
                         {{"matmul_flops", {51.5e12, kMeasured}},
                          {"narrow_flops", {45.3e12, kMeasured}},
@@ -164,8 +170,9 @@ Profile cpu_server() {
   profile.device_bytes_per_second = memory;
   profile.host_bytes_per_second = memory;
   profile.sum_bytes_per_second = memory;
-  profile.shared.push_back(
-      host_memory(memory, profile.up_bytes_per_second, profile.down_bytes_per_second, memory));
+  profile.cpu_read_bytes_per_second = memory;
+  profile.shared.push_back(host_memory(memory, profile.up_bytes_per_second,
+                                       profile.down_bytes_per_second, memory, memory));
   profile.read_bytes_per_second = of_sheet(kServer.read, 0.8);
   profile.write_bytes_per_second = of_sheet(kServer.write, kServer.write_share);
   profile.device_memory = kServer.memory / 2;

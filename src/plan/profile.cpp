@@ -14,13 +14,14 @@ namespace ebb::plan {
 namespace {
 
 constexpr std::string_view kFormat = "ebb machine profile";
-constexpr int kVersion = 4;
-constexpr int kNoDisk = 3;   // what a disk does was not known
-constexpr int kOneRate = 2;  // nor were sums apart from updates by the CPU
+constexpr int kVersion = 5;
+constexpr int kNoBlocks = 4;  // what the CPU does with a model's blocks was not known
+constexpr int kNoDisk = 3;    // what a disk does was not known
+constexpr int kOneRate = 2;   // nor were sums apart from updates by the CPU
 
 constexpr std::string_view kSeconds = "s";
 constexpr std::string_view kSharedDisk = "disk";
-constexpr std::array<ProfileField, 15> kFields = {{
+constexpr std::array<ProfileField, 17> kFields = {{
     {"matmul_flops", "matrix products", "FLOP/s", &Profile::matmul_flops, &Cost::flops},
     {"narrow_flops", "narrow products", "FLOP/s", &Profile::narrow_flops, &Cost::narrow_flops},
     {"attention_flops", "attention", "FLOP/s", &Profile::attention_flops, &Cost::attention_flops},
@@ -36,6 +37,9 @@ constexpr std::array<ProfileField, 15> kFields = {{
      nullptr},
     {"sum_bytes_per_second", "sums of gradients by the CPU", "B/s", &Profile::sum_bytes_per_second,
      nullptr},
+    {"cpu_flops", "blocks by the CPU", "FLOP/s", &Profile::cpu_flops, nullptr},
+    {"cpu_read_bytes_per_second", "weights read by the CPU", "B/s",
+     &Profile::cpu_read_bytes_per_second, nullptr},
     {"read_bytes_per_second", "disk to host", "B/s", &Profile::read_bytes_per_second, nullptr},
     {"write_bytes_per_second", "host to disk", "B/s", &Profile::write_bytes_per_second, nullptr},
     {"task_seconds", "start of a task", kSeconds, &Profile::task_seconds, nullptr},
@@ -83,7 +87,9 @@ const ProfileField& field_named(std::string_view name) {
 
 Shared rough_cores(int threads) {
   const double all = threads;
-  return {.name = "cores", .capacity = {all, "rule of thumb"}, .wants = {all, 1, 1, all, all}};
+  return {.name = "cores",
+          .capacity = {all, "rule of thumb"},
+          .wants = {all, 1, 1, all, all, 0, 0, all}};
 }
 
 Json by_draw(const ByDraw& numbers) {
@@ -101,10 +107,13 @@ ByDraw read_by_draw(const Json& json, std::string_view what, int version) {
   for (const Draw draw : kDraws) {
     const bool of_disk = draw == Draw::read || draw == Draw::write;
     if (draw == Draw::nothing || (of_disk && version <= kNoDisk)) continue;
-    const bool by_cpu = draw == Draw::update || draw == Draw::sum;
+    const bool as_update = draw == Draw::block && version <= kNoBlocks;
+    const bool by_cpu = draw == Draw::update || draw == Draw::sum || as_update;
     const bool as_host = by_cpu && version == kOneRate;
-    const double number =
-        json.at(as_host ? std::string("host") : std::string(name_of(draw))).get<double>();
+    const std::string_view name = as_host     ? "host"
+                                  : as_update ? name_of(Draw::update)
+                                              : name_of(draw);
+    const double number = json.at(std::string(name)).get<double>();
     if (!std::isfinite(number) || number < 0) {
       throw FormatError(fmt::format("a '{}' of {}; expected 0 or more", what, number));
     }
@@ -170,10 +179,16 @@ Profile parse_profile(const Json& json, std::string_view where) {
     for (const ProfileField& field : kFields) {
       const bool of_disk = field.figure == &Profile::read_bytes_per_second ||
                            field.figure == &Profile::write_bytes_per_second;
-      if (of_disk && version <= kNoDisk) continue;
+      const bool of_blocks = field.figure == &Profile::cpu_flops ||
+                             field.figure == &Profile::cpu_read_bytes_per_second;
+      if ((of_disk && version <= kNoDisk) || (of_blocks && version <= kNoBlocks)) continue;
       const bool missing = version == kOneRate && field.figure == &Profile::sum_bytes_per_second;
       profile.*field.figure =
           read_figure(json.at("figures"), missing ? "host_bytes_per_second" : field.name);
+    }
+    if (version <= kNoBlocks) {
+      profile.cpu_flops = rough_cpu_flops(profile.cores);
+      profile.cpu_read_bytes_per_second = profile.host_bytes_per_second;
     }
     for (const auto& [variant, figures] : json.at("variants").items()) {
       for (const auto& [name, _] : figures.items()) {
@@ -199,6 +214,8 @@ Profile parse_profile(const Json& json, std::string_view where) {
   }
 }
 
+Figure rough_cpu_flops(int threads) { return {50e9 * threads, "rule of thumb"}; }
+
 Profile rough_cpu_profile(int threads) {
   // A server core does some 50 GFLOP/s of fp32 and shares memory of some 10 GB/s a core.
   constexpr std::string_view rough = "rule of thumb";
@@ -214,6 +231,8 @@ Profile rough_cpu_profile(int threads) {
                   .down_bytes_per_second = {6e9, rough},
                   .host_bytes_per_second = {6e9 * cores, rough},
                   .sum_bytes_per_second = {6e9 * cores, rough},
+                  .cpu_flops = rough_cpu_flops(threads),
+                  .cpu_read_bytes_per_second = {6e9 * cores, rough},
                   .task_seconds = {10e-6, rough},
                   .copy_seconds = {1e-6, rough},
                   .call_seconds = {5e-6, rough},
@@ -238,6 +257,8 @@ Profile rough_gpu_profile(int threads) {
                   .down_bytes_per_second = {50e9, rough},
                   .host_bytes_per_second = {std::min(120e9, 4e9 * threads), rough},
                   .sum_bytes_per_second = {std::min(120e9, 4e9 * threads), rough},
+                  .cpu_flops = rough_cpu_flops(threads),
+                  .cpu_read_bytes_per_second = {std::min(130e9, 8e9 * threads), rough},
                   .task_seconds = {5e-6, rough},
                   .copy_seconds = {5e-6, rough},
                   .call_seconds = {2e-6, rough},
@@ -283,8 +304,16 @@ double reading_seconds(const Cost& cost, const Profile& profile) {
   return std::max(0.0, cost.read_bytes / profile.device_bytes_per_second - computing);
 }
 
+double cpu_seconds(const Cost& cost, const Profile& profile) {
+  const double computing =
+      (cost.flops + cost.narrow_flops + cost.attention_flops) / profile.cpu_flops;
+  const double rate = profile.cpu_read_bytes_per_second;
+  return std::max(computing, cost.read_bytes / rate) + cost.pass_bytes / rate +
+         cost.calls * profile.call_seconds;
+}
+
 double predicted_seconds(const Task& task, const LaneInfo& lane, const Profile& profile) {
-  const auto moved = static_cast<double>(task.moved);
+  const auto moved = static_cast<double>(task.usual < 0 ? task.moved : task.usual);
   double seconds = profile.task_seconds;
   switch (lane.kind) {
     case LaneKind::compute:
@@ -292,6 +321,10 @@ double predicted_seconds(const Task& task, const LaneInfo& lane, const Profile& 
       if (task.cost.read_bytes > 0) seconds += reading_seconds(task.cost, profile);
       break;
     case LaneKind::cpu:
+      if (task.draw == Draw::block) {
+        seconds += cpu_seconds(task.cost, profile);
+        break;
+      }
       seconds += moved / (task.draw == Draw::sum ? profile.sum_bytes_per_second
                                                  : profile.host_bytes_per_second);
       break;

@@ -57,6 +57,8 @@ struct Profile {
   Figure down_bytes_per_second;
   Figure host_bytes_per_second;               // memory traffic of updates by the CPU
   Figure sum_bytes_per_second{};              // of sums of gradients by the CPU
+  Figure cpu_flops{};                         // of blocks of a model by the CPU
+  Figure cpu_read_bytes_per_second{};         // of their weights, where tokens are few
   Figure read_bytes_per_second = kRoughRead;  // disk to host, and host to disk
   Figure write_bytes_per_second = kRoughWrite;
   Figure task_seconds;    // what starting a task costs
@@ -95,6 +97,9 @@ Profile parse_profile(const Json&, std::string_view where);
 // The cpu device of a machine with so many threads, by rule of thumb.
 Profile rough_cpu_profile(int threads);
 
+// Blocks of a model by so many cores.
+Figure rough_cpu_flops(int threads);
+
 // A GPU of the H100 class on PCIe 5, by rule of thumb; `threads` update on the host.
 Profile rough_gpu_profile(int threads);
 
@@ -109,6 +114,10 @@ double seconds_of(const Cost&, const ProfileField&, const Profile&);
 // What products and attention of few tokens take longer than that, as their operands are not read
 // any faster; at the speed of updates, which read and write memory alike.
 double reading_seconds(const Cost&, const Profile&);
+
+// A task of the CPU with a block of a model: the longer of computing and of reading operands, and
+// what else there is.
+double cpu_seconds(const Cost&, const Profile&);
 
 // Seconds that a task takes when nothing runs beside it.
 double predicted_seconds(const Task&, const LaneInfo&, const Profile&);

@@ -9,17 +9,18 @@
 namespace ebb::plan {
 
 std::string_view name_of(Op op) {
-  constexpr EnumArray<Op, std::string_view, 20> names = {
+  constexpr EnumArray<Op, std::string_view, 22> names = {
       "embed",          "forward",         "head",        "head_begin", "head_statistics",
       "head_gradients", "head_end",        "recompute",   "backward",   "embed_backward",
       "add_gradient",   "finish_gradient", "reset_scale", "norm",       "update",
-      "loss",           "note_loss",       "decode",      "logits",     "transfer"};
+      "loss",           "note_loss",       "decode",      "attend",     "mlp",
+      "logits",         "transfer"};
   return names[op];
 }
 
 std::string_view name_of(Draw draw) {
   constexpr EnumArray<Draw, std::string_view, kDraws.size()> names = {
-      "compute", "up", "down", "update", "sum", "read", "write", "nothing"};
+      "compute", "up", "down", "update", "sum", "read", "write", "block", "nothing"};
   return names[draw];
 }
 

@@ -74,6 +74,8 @@ enum class Role : std::uint8_t {
   squares,        // sums of squares that were made where the norm is
   scale,          // what the norm decided
   cache,          // keys and values
+  mlp_weights,    // of a layer whose halves are placed apart, and computed by one task
+  middle,         // the residual stream between them
   logits,
   source,  // of a transfer
   destination,
@@ -101,7 +103,9 @@ enum class Op : std::uint8_t {
   // Of a batch, for the caller: before that of the next one takes its place.
   note_loss,
   // generation
-  decode,  // a block's forward with the key-value cache
+  decode,  // a layer's forward with the key-value cache
+  attend,  // its attention alone
+  mlp,     // and its MLP
   logits,
   transfer,
 };
@@ -125,9 +129,10 @@ struct Wait {
 };
 
 // What a task draws from what lanes share (profile.h).
-enum class Draw : std::uint8_t { compute, up, down, update, sum, read, write, nothing };
-inline constexpr std::array kDraws = {Draw::compute, Draw::up,   Draw::down,  Draw::update,
-                                      Draw::sum,     Draw::read, Draw::write, Draw::nothing};
+enum class Draw : std::uint8_t { compute, up, down, update, sum, read, write, block, nothing };
+inline constexpr std::array kDraws = {Draw::compute, Draw::up,    Draw::down,
+                                      Draw::update,  Draw::sum,   Draw::read,
+                                      Draw::write,   Draw::block, Draw::nothing};
 std::string_view name_of(Draw);
 
 struct Task {
@@ -143,6 +148,9 @@ struct Task {
   int piece = -1;  // of the block, which runs piece by piece; -1: all of it
   // What an argument of the run says of how many of the planned bytes are moved; -1: all of them.
   int argument = -1;
+  // What an argument says of where in its ranges they begin; -1: at their start.
+  int offset = -1;
+  Bytes usual = -1;  // moved in the run that a prediction is for, where an argument says how many
   bool ends_pass = false;   // the last task of a micro-batch's backward pass
   bool names_block = true;  // for people: there is one such task for each block
   Cost cost{};
@@ -175,6 +183,8 @@ struct PersistentObjects {
   List<ObjectId> caches;         // by block, for generation; -1 for those without
   ObjectId scratch = -1;
   ObjectId tables = -1;
+  ObjectId host_scratch = -1;  // where the CPU computes blocks
+  ObjectId host_tables = -1;
   ObjectId report = -1;  // in host memory: losses and sums of squares, or logits
 };
 

@@ -15,7 +15,6 @@ namespace {
 constexpr int kFewestSteps = 3;
 constexpr int kMostSteps = 16;
 constexpr double kSame = 1e-4;
-constexpr std::size_t kCompute = Lane::compute.index;
 
 // How fast each running lane gets on, as a share of its speed when it runs alone: `draws` is what
 // the lanes' tasks draw from what is shared, nothing of a lane that stands still.
@@ -72,7 +71,13 @@ class Run {
       seconds_.push_back(predicted_seconds(task, (*program.topology)[task.lane], profile));
       result_.busy_seconds[task.lane] += seconds_.back();
     }
-    if (tasks_[kCompute].empty()) throw std::invalid_argument("a program that computes nothing");
+    // A step is the compute lane's, or the CPU's where that computes all.
+    for (const std::size_t lane : {Lane::compute.index, Lane::host.index}) {
+      if (lane >= tasks_.size() || tasks_[lane].empty()) continue;
+      pace_ = lane;
+      return;
+    }
+    throw std::invalid_argument("a program that computes nothing");
   }
 
   Simulation simulate() {
@@ -85,7 +90,7 @@ class Run {
     return result_;
   }
 
-  int steps() const { return lanes_[kCompute].step; }
+  int steps() const { return lanes_[pace_].step; }
 
   // When tasks run in so many steps; the next begins beside the last.
   List<TimeSpan> spans(int steps) {
@@ -108,7 +113,7 @@ class Run {
   };
 
   bool steady() const {
-    const int steps = lanes_[kCompute].step;
+    const int steps = lanes_[pace_].step;
     return steps == kMostSteps ||
            (steps >= kFewestSteps &&
             std::abs(step_seconds_ - last_step_seconds_) <= kSame * step_seconds_);
@@ -137,7 +142,7 @@ class Run {
       const bool ready = std::all_of(task.waits.begin(), task.waits.end(),
                                      [&](const Wait& wait) { return ended(wait, state.step); });
       if (!ready) continue;
-      if (lane == kCompute) blame(task, state.free_since);
+      if (lane == pace_) blame(task, state.free_since);
       state.running = true;
       state.started = now_;
       state.left = seconds_[current(lane)];
@@ -146,7 +151,7 @@ class Run {
 
   // The compute lane stood still since then; the wait that ended last is the reason.
   void blame(const Task& task, double since) {
-    Lane held_by = Lane::compute;
+    Lane held_by{static_cast<std::uint8_t>(pace_)};
     double last = since;
     for (const Wait& wait : task.waits) {
       const double end = end_times_[wait.task];
@@ -194,7 +199,7 @@ class Run {
     if (++state.next < tasks_[lane].size()) return;
     state.next = 0;
     ++state.step;
-    if (lane != kCompute) return;
+    if (lane != pace_) return;
     last_step_seconds_ = std::exchange(step_seconds_, now_ - step_end_);
     step_end_ = now_;
     result_.exposed_seconds = std::exchange(exposed_, {});
@@ -202,6 +207,7 @@ class Run {
 
   const Program& program_;
   const Profile& profile_;
+  std::size_t pace_ = 0;      // the lane whose steps are timed
   List<List<TaskId>> tasks_;  // by lane
   List<double> seconds_;
   List<int> ends_;          // how often each task has ended

@@ -60,6 +60,10 @@ enum class BlockKind : std::uint8_t {
   head,       // the last input becomes a loss, or logits
 };
 
+// Generation places a layer as two blocks, one behind the other: the attention with its cache, and
+// the MLP. Training has it whole.
+enum class LayerHalf : std::uint8_t { both, attention, mlp };
+
 // A run of a block's parameters that passes can use without the rest of the block, and what a pass
 // costs with it. It begins where a chunk may.
 struct BlockPiece {
@@ -74,6 +78,7 @@ struct BlockPiece {
 // A run of layers whose parameters live together: the embedding, one transformer block, the head.
 struct Block {
   BlockKind kind = BlockKind::layer;
+  LayerHalf half = LayerHalf::both;
   std::string name;
   std::int64_t parameters = 0;  // the length of its planes, padding included
   Planes weights = {{2}};       // as the passes read them
@@ -104,7 +109,11 @@ struct Block {
   Bytes pieces_state = 0;     // of the head: what it keeps from its first piece to its last
   Bytes pieces_gradient = 0;  // and from the first gradient on
   Cost pieces_loss{};
-  Bytes cache = 0;  // of generation: keys and values of all positions
+  // Of generation: keys and values of all positions; of those before the tokens of a run, and of
+  // those tokens.
+  Bytes cache = 0;
+  Bytes cached = 0;
+  Bytes cache_added = 0;
 };
 
 // Memory of a tier beside the program's objects: what libraries take by themselves, data prepared
@@ -124,8 +133,11 @@ struct Workload {
   Bytes input = 0;           // one block's input for one micro-batch
   Bytes tied_sum = 0;        // fp32 gradient of a tied embedding, from the head to the embedding
   Bytes scratch = 0;         // workspace of libraries and kernels
+  Bytes host_scratch = 0;    // likewise, of the CPU where it computes blocks
+  Bytes host_libraries = 0;  // what its libraries take by themselves then
   Bytes tables = 0;          // constants such as the rotary table
   Bytes logits = 0;          // of generation: what the head makes of the last token
+  bool tied = false;         // of generation: the head's table is the embedding's
   Bytes gradient_bytes = 2;  // of one parameter
   std::int64_t norm_block = 4096;  // the grain of gradient norms; chunks are cut along it
   List<Extra> extras{};

@@ -120,10 +120,12 @@ TEST_P(GenerationTest, ARewoundSequenceHasTheBitsOfAFreshOne) {
 }
 
 TEST_P(GenerationTest, LimitsHold) {
-  const auto fits = [&](Bytes device) {
+  // With everything on the device; what can leave it is in generation_tiers_test.cpp.
+  const auto fits = [&](Bytes device, bool resident = true) {
     try {
       GeneratorSettings limited = settings(DType::f32, 8);
       limited.limits[plan::Tier::device] = device;
+      if (resident) limited.fixed.streamed_weights = 0;
       Generator generator(runtime_, files_, source(), limited);
       const std::vector<std::int32_t> ids = {1, 2, 3};
       generator.advance(ids);
@@ -139,6 +141,7 @@ TEST_P(GenerationTest, LimitsHold) {
   const Bytes needed = make(DType::f32, 8)->plan().peak(plan::Tier::device);
   EXPECT_FALSE(fits(needed - 1));
   EXPECT_TRUE(fits(needed));
+  EXPECT_TRUE(fits(needed - 1, false));
 }
 
 TEST_P(GenerationTest, ThePeakIsTheOnePredicted) {
@@ -188,7 +191,8 @@ TEST(GenerationRefusal, SaysWhatWouldHelp) {
                       .dtype = DType::f32,
                       .positions = 1000,
                       .prompt_tokens = 400,
-                      .limits = {{plan::Tier::device, kGiB}, {plan::Tier::host, kGiB}}};
+                      .limits = {{plan::Tier::device, kGiB}, {plan::Tier::host, kGiB}},
+                      .fixed = {.streamed_weights = 0, .slice = 64}};
   const auto peak = [&](GeneratorSettings other) {
     return plan_generation(runtime, other).peak(plan::Tier::device);
   };
@@ -206,7 +210,8 @@ TEST(GenerationRefusal, SaysWhatWouldHelp) {
     const std::string text = refusal.what();
     for (const char* part :
          {"weights", "key-value cache", "workspace", "needed", "limit", "Missing on the device",
-          "would do for this plan", "--max-tokens ", "--dtype bf16", "a smaller model"}) {
+          "would do for this plan", "Closest plan: --weights resident", "--max-tokens ",
+          "--dtype bf16", "--weights auto", "a smaller model"}) {
       EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
     }
     const std::size_t at = text.find("--max-tokens ");

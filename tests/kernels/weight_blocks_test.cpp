@@ -30,12 +30,12 @@ TEST_P(GoldenBlocks, AreThoseOfTheGgufPackage) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(tensor->bytes) + 1);
     part->file->read(tensor->offset, std::span(bytes).subspan(1));
     std::vector<float> values(static_cast<std::size_t>(tensor->count()));
-    files::widen(tensor->type, std::span(bytes).subspan(1), values);
+    widen_blocks(tensor->type, std::span(bytes).subspan(1), values);
     EXPECT_EQ(tensor->shape, (std::vector<std::int64_t>{3, 512}));
     return values;
   };
   const std::string name = GetParam();
-  EXPECT_EQ(files::name_of(files.find(name).tensor->type), name);
+  EXPECT_EQ(name_of(files.find(name).tensor->type), name);
   const std::vector<float> found = read(name);
   const std::vector<float> expected = read(name + ".wide");
   ASSERT_EQ(found.size(), expected.size());
@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Types, GoldenBlocks,
                                          "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
                          [](const auto& info) { return std::string(info.param); });
 
-std::vector<float> widened(WeightBlock type, const std::vector<unsigned>& bytes) {
+std::vector<float> widened(WeightType type, const std::vector<unsigned>& bytes) {
   std::vector<std::byte> block(static_cast<std::size_t>(grain_of(type).bytes));
   for (std::size_t i = 0; i < bytes.size(); ++i) block[i] = static_cast<std::byte>(bytes[i]);
   std::vector<float> values(static_cast<std::size_t>(grain_of(type).per));
@@ -59,24 +59,46 @@ std::vector<float> widened(WeightBlock type, const std::vector<unsigned>& bytes)
 }
 
 // 0x3800 is one half as a half precision number.
-TEST(WeightBlocks, SmallOnesByHand) {
-  const std::vector<float> eight = widened(WeightBlock::q8_0, {0x00, 0x38, 0x01, 0xff, 0x80});
+TEST(WeightTypes, SmallOnesByHand) {
+  const std::vector<float> eight = widened(WeightType::q8_0, {0x00, 0x38, 0x01, 0xff, 0x80});
   EXPECT_EQ(eight[0], 0.5f);
   EXPECT_EQ(eight[1], -0.5f);
   EXPECT_EQ(eight[2], -64.0f);
   EXPECT_EQ(eight[31], 0.0f);
-  const std::vector<float> four = widened(WeightBlock::q4_0, {0x00, 0x38, 0xf0});
+  const std::vector<float> four = widened(WeightType::q4_0, {0x00, 0x38, 0xf0});
   EXPECT_EQ(four[0], -4.0f);
   EXPECT_EQ(four[16], 3.5f);
   EXPECT_EQ(four[1], -4.0f);
 }
 
-TEST(WeightBlocks, NoBlocksAreNothing) {
-  for (const WeightBlock type : kWeightBlocks) widen_blocks(type, {}, {});
+// A block is bad where one of its numbers is not finite, wherever the bytes that say so are.
+TEST(WeightTypes, BadBlocksAreThoseWithNumbersThatAreNotFinite) {
+  for (const WeightType type : kWeightTypes) {
+    if (!in_blocks(type)) continue;
+    const auto [bytes, per] = grain_of(type);
+    int bad = 0;
+    for (Bytes at = 0; at + 1 < bytes; ++at) {
+      std::vector<std::byte> blocks(static_cast<std::size_t>(2 * bytes), std::byte{0x11});
+      blocks[static_cast<std::size_t>(bytes + at)] = std::byte{0x00};
+      blocks[static_cast<std::size_t>(bytes + at + 1)] = std::byte{0x7c};
+      std::vector<float> values(static_cast<std::size_t>(2 * per));
+      widen_blocks(type, blocks, values);
+      bool finite = true;
+      for (const float value : values) finite = finite && std::isfinite(value);
+      EXPECT_EQ(find_bad_block(type, blocks), finite ? -1 : 1) << name_of(type) << " byte " << at;
+      bad += finite ? 0 : 1;
+    }
+    EXPECT_EQ(bad, has_offsets(type) ? 2 : 1) << name_of(type);
+  }
 }
 
-TEST(WeightBlocks, HaveSizesThatFitTheirNumbers) {
-  for (const WeightBlock type : kWeightBlocks) {
+TEST(WeightTypes, NoBlocksAreNothing) {
+  for (const WeightType type : kWeightTypes) widen_blocks(type, {}, {});
+}
+
+TEST(WeightTypes, HaveSizesThatFitTheirNumbers) {
+  for (const WeightType type : kWeightTypes) {
+    if (!in_blocks(type)) continue;
     const Grain grain = grain_of(type);
     const double bits_each =
         8.0 * static_cast<double>(grain.bytes) / static_cast<double>(grain.per);

@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -256,14 +258,12 @@ TEST(Decoder, SavesTheSameBitsWhenItRecomputes) {
 
 // Keys and values of every block, empty at first.
 struct Caches {
-  explicit Caches(const SmallModel& model) : keys(model.layers()), values(model.layers()) {
-    const Config& config = model.decoder.config();
-    const auto size = static_cast<std::size_t>(config.max_positions * config.kv_width());
-    for (auto* all : {&keys, &values}) {
-      for (Floats& one : *all) one.assign(size, std::nanf(""));
-    }
+  explicit Caches(const SmallModel& model) : rows(model.layers()) {
+    const auto size = static_cast<std::size_t>(model.decoder.config().max_positions *
+                                               model.decoder.cache_row_bytes() / 4);
+    for (Floats& one : rows) one.assign(size, std::nanf(""));
   }
-  std::vector<Floats> keys, values;
+  std::vector<Floats> rows;
 };
 
 TEST(Decoder, DecodesWithTheCacheWhatTheForwardComputes) {
@@ -294,7 +294,7 @@ TEST(Decoder, DecodesWithTheCacheWhatTheForwardComputes) {
         for (std::size_t l = 0; l < model.layers(); ++l) {
           Workspace work;
           Carver carver = work.carver();
-          const KvCache cache{bytes_of(caches.keys[l]), bytes_of(caches.values[l])};
+          const KvCache cache{bytes_of(caches.rows[l])};
           model.decoder.forward(model.ops, static_cast<std::int64_t>(l),
                                 {.start = at, .length = count},
                                 {.weights = bytes_of(model.weights[l + 1]),
@@ -323,7 +323,7 @@ TEST(Decoder, GivesTheSameBitsWithACacheAndWithoutWhatIsSaved) {
     Caches caches(model);
     for (std::size_t l = 0; l < model.layers(); ++l) {
       for (const bool cached : {false, true}) {
-        const KvCache cache{bytes_of(caches.keys[l]), bytes_of(caches.values[l])};
+        const KvCache cache{bytes_of(caches.rows[l])};
         Workspace work;
         Carver carver = work.carver();
         Floats output = model.activations();
@@ -337,6 +337,48 @@ TEST(Decoder, GivesTheSameBitsWithACacheAndWithoutWhatIsSaved) {
         EXPECT_EQ(output, inputs[l + 1])
             << name(config) << ", block " << l << (cached ? ", cache" : "");
       }
+    }
+  }
+}
+
+// A block's halves with weights of their own each: the same parameters in another order.
+TEST(Decoder, GivesTheSameBitsInHalves) {
+  for (const Config& config : configs()) {
+    SmallModel model(config, {.rows = 1, .sequence = 8});
+    const auto inputs = model.forward();
+    const Parameters halves = parameters_of(config, BlockCut::halves);
+    std::map<std::string, const Parameter*> whole;
+    const Parameters parameters = parameters_of(config);
+    for (const Parameter& parameter : parameters.all) whole[parameter.name] = &parameter;
+    const Decoder decoder(config, DType::f32, DType::f32, {}, BlockCut::halves);
+    for (std::size_t l = 0; l < model.layers(); ++l) {
+      std::vector<Floats> weights;
+      for (const std::size_t b : {1 + 2 * l, 2 + 2 * l}) {
+        weights.emplace_back(static_cast<std::size_t>(halves.blocks[b].length), std::nanf(""));
+        for (const int p : halves.blocks[b].parameters) {
+          const Parameter& parameter = halves.all[p];
+          const Parameter& from = *whole.at(parameter.name);
+          std::copy_n(model.weights[l + 1].begin() + from.first, from.count(),
+                      weights.back().begin() + parameter.first);
+        }
+      }
+      Caches caches(model);
+      const KvCache cache{bytes_of(caches.rows[l])};
+      Workspace work;
+      Carver carver = work.carver();
+      Floats middle = model.activations(), output = model.activations();
+      decoder.forward_attention(model.ops, static_cast<std::int64_t>(l), {.start = 0, .length = 8},
+                                {.weights = bytes_of(weights[0]),
+                                 .tables = model.table.data(),
+                                 .input = bytes_of(inputs[l]),
+                                 .output = bytes_of(middle),
+                                 .cache = &cache},
+                                carver);
+      decoder.forward_mlp(
+          model.ops, 8,
+          {.weights = bytes_of(weights[1]), .input = bytes_of(middle), .output = bytes_of(output)},
+          carver);
+      EXPECT_EQ(output, inputs[l + 1]) << name(config) << ", block " << l;
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/to_size.h"
 #include "ebb/error.h"
+#include "kernels/reference/weight_blocks.h"
 #include "model/config.h"
 
 namespace ebb::files {
@@ -156,7 +157,7 @@ Json rotary_factors(const GgufFiles& files, const Keys& keys, std::int64_t head_
   std::vector<std::byte> stored(to_size(tensor->bytes));
   std::vector<float> factors(to_size(tensor->count()));
   part->file->read(tensor->offset, stored);
-  widen(tensor->type, stored, factors);
+  kernels::widen_blocks(tensor->type, stored, factors);
   constexpr double low = 1, high = 4, original = 8192;
   const double factor = factors.back();
   for (std::size_t i = 0; i < factors.size(); ++i) {

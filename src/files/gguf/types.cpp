@@ -1,13 +1,12 @@
 #include "files/gguf/types.h"
 
 #include <array>
+#include <string_view>
 
 #include <fmt/format.h>
 
 namespace ebb::files {
 namespace {
-
-using kernels::WeightBlock;
 
 struct ReadType {
   std::uint32_t number;
@@ -15,13 +14,11 @@ struct ReadType {
 };
 
 constexpr std::array kReadTypes = {
-    ReadType{0, StoredType::f32},    ReadType{1, StoredType::f16},
-    ReadType{30, StoredType::bf16},  ReadType{8, WeightBlock::q8_0},
-    ReadType{2, WeightBlock::q4_0},  ReadType{3, WeightBlock::q4_1},
-    ReadType{6, WeightBlock::q5_0},  ReadType{7, WeightBlock::q5_1},
-    ReadType{10, WeightBlock::q2_k}, ReadType{11, WeightBlock::q3_k},
-    ReadType{12, WeightBlock::q4_k}, ReadType{13, WeightBlock::q5_k},
-    ReadType{14, WeightBlock::q6_k},
+    ReadType{0, GgufType::f32},   ReadType{1, GgufType::f16},   ReadType{30, GgufType::bf16},
+    ReadType{8, GgufType::q8_0},  ReadType{2, GgufType::q4_0},  ReadType{3, GgufType::q4_1},
+    ReadType{6, GgufType::q5_0},  ReadType{7, GgufType::q5_1},  ReadType{10, GgufType::q2_k},
+    ReadType{11, GgufType::q3_k}, ReadType{12, GgufType::q4_k}, ReadType{13, GgufType::q5_k},
+    ReadType{14, GgufType::q6_k},
 };
 
 struct OtherType {
@@ -61,20 +58,6 @@ std::string gguf_type_names() {
   for (const ReadType& known : kReadTypes)
     (names += names.empty() ? "" : " ") += name_of(known.type);
   return names;
-}
-
-std::string_view name_of(const GgufType& type) {
-  return std::visit([](auto of) { return name_of(of); }, type);
-}
-
-Grain grain_of(const GgufType& type) {
-  if (const auto* plain = std::get_if<StoredType>(&type)) return {size_of(*plain), 1};
-  return kernels::grain_of(std::get<WeightBlock>(type));
-}
-
-void widen(const GgufType& type, std::span<const std::byte> from, std::span<float> to) {
-  if (const auto* plain = std::get_if<StoredType>(&type)) return widen(*plain, from, to);
-  kernels::widen_blocks(std::get<WeightBlock>(type), from, to);
 }
 
 }  // namespace ebb::files

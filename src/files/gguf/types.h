@@ -1,22 +1,15 @@
 // The element types of GGUF files: those that Ebb widens to fp32, and the names of the others.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
-#include <variant>
 
-#include "base/planes.h"
-#include "files/stored_type.h"
-#include "kernels/reference/weight_blocks.h"
+#include "kernels/weight_type.h"
 
 namespace ebb::files {
 
-// A plain number (F32, F16, BF16), or numbers in blocks.
-using GgufType = std::variant<StoredType, kernels::WeightBlock>;
+using GgufType = kernels::WeightType;
 
 // The type with this number in files; nothing where Ebb does not read it.
 std::optional<GgufType> try_gguf_type(std::uint32_t number);
@@ -24,11 +17,5 @@ std::optional<GgufType> try_gguf_type(std::uint32_t number);
 std::string gguf_type_name(std::uint32_t number);
 // All that are read, as an error text lists them.
 std::string gguf_type_names();
-
-std::string_view name_of(const GgufType& type);
-Grain grain_of(const GgufType& type);
-
-// Whole blocks. Exact for plain numbers; blocks as kernels/reference/weight_blocks.h says.
-void widen(const GgufType& type, std::span<const std::byte> from, std::span<float> to);
 
 }  // namespace ebb::files

@@ -9,6 +9,7 @@
 #include "base/to_size.h"
 #include "ebb/error.h"
 #include "files/gguf/config.h"
+#include "kernels/reference/weight_blocks.h"
 
 namespace ebb::files {
 namespace {
@@ -81,12 +82,23 @@ GgufWeights::GgufWeights(io::FileSystem& files, const ModelSource& source,
   }
 }
 
+namespace {
+
+// The row in the file of a row of a parameter: rows of a head lie in pairs, one of each half.
+std::int64_t row_in_file(std::int64_t row, std::int64_t paired_rows) {
+  if (paired_rows == 0) return row;
+  const std::int64_t half = paired_rows / 2, in_head = row % paired_rows;
+  return row - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+}  // namespace
+
 void GgufWeights::read_stored(const Place& place, std::int64_t first, std::span<float> to) {
   const GgufTensor& tensor = *place.in.tensor;
   const Grain grain = grain_of(tensor.type);
   stored_.resize(to_size(grain.size_of(static_cast<std::int64_t>(to.size()))));
   place.in.part->file->read(tensor.offset + first / grain.per * grain.bytes, stored_);
-  widen(tensor.type, stored_, to);
+  kernels::widen_blocks(tensor.type, stored_, to);
 }
 
 void GgufWeights::read(int parameter, std::int64_t first, std::span<float> to) {
@@ -96,11 +108,8 @@ void GgufWeights::read(int parameter, std::int64_t first, std::span<float> to) {
   } else {
     // Row by row, or by parts of rows, which begin and end with blocks as the piece does.
     while (!to.empty()) {
-      const std::int64_t row = first / place.columns;
       const std::int64_t column = first % place.columns;
-      const std::int64_t half = place.paired_rows / 2;
-      const std::int64_t in_head = row % place.paired_rows;
-      const std::int64_t stored = row - in_head + 2 * (in_head % half) + in_head / half;
+      const std::int64_t stored = row_in_file(first / place.columns, place.paired_rows);
       const auto n = std::min(static_cast<std::int64_t>(to.size()), place.columns - column);
       read_stored(place, stored * place.columns + column, to.first(to_size(n)));
       to = to.subspan(to_size(n));
@@ -110,6 +119,21 @@ void GgufWeights::read(int parameter, std::int64_t first, std::span<float> to) {
   }
   if (place.offset != 0) {
     for (float& value : to) value -= place.offset;
+  }
+}
+
+kernels::WeightType GgufWeights::type(int parameter) const {
+  return places_[to_size(parameter)].in.tensor->type;
+}
+
+void GgufWeights::read_rows(int parameter, std::int64_t first, std::span<std::byte> to) {
+  const Place& place = places_[to_size(parameter)];
+  const GgufTensor& tensor = *place.in.tensor;
+  const Bytes row = grain_of(tensor.type).size_of(place.columns);
+  io::File& file = *place.in.part->file;
+  if (place.paired_rows == 0) return file.read(tensor.offset + first * row, to);
+  for (; !to.empty(); to = to.subspan(to_size(row)), ++first) {
+    file.read(tensor.offset + row_in_file(first, place.paired_rows) * row, to.first(to_size(row)));
   }
 }
 

@@ -16,6 +16,8 @@ class GgufWeights final : public WeightReader {
               const model::Parameters& parameters);
 
   void read(int parameter, std::int64_t first, std::span<float> to) override;
+  kernels::WeightType type(int parameter) const override;
+  void read_rows(int parameter, std::int64_t first, std::span<std::byte> to) override;
   std::string where(int parameter) const override;
 
  private:

@@ -111,6 +111,19 @@ void SafetensorsWeights::read(int parameter, std::int64_t first, std::span<float
   widen(tensor->type, stored_, to);
 }
 
+kernels::WeightType SafetensorsWeights::type(int parameter) const {
+  switch (places_[to_size(parameter)].tensor->type) {
+    case StoredType::bf16: return kernels::WeightType::bf16;
+    case StoredType::f16: return kernels::WeightType::f16;
+    default: return kernels::WeightType::f32;  // others were refused
+  }
+}
+
+void SafetensorsWeights::read_rows(int parameter, std::int64_t first, std::span<std::byte> to) {
+  const auto [file, tensor] = places_[to_size(parameter)];
+  file->read(*tensor, first * tensor->shape.back() * size_of(tensor->type), to);
+}
+
 std::string SafetensorsWeights::where(int parameter) const {
   const Place& place = places_[to_size(parameter)];
   return fmt::format("{}: tensor {}", place.file->path().string(), in_quotes(place.tensor->name));

@@ -18,6 +18,7 @@
 #include "files/model/safetensors_weights.h"
 #include "files/run/checkpoint_files.h"
 #include "files/weight_files.h"
+#include "kernels/reference/weight_blocks.h"
 
 namespace ebb::files {
 namespace {
@@ -124,7 +125,7 @@ DType stored_dtype(io::FileSystem& files, const ModelSource& source) {
     for (const GgufPart& part : weights.parts()) {
       for (const GgufTensor& tensor : part.header.tensors) {
         all += tensor.bytes;
-        if (tensor.type == GgufType(StoredType::f32)) wide += tensor.bytes;
+        if (tensor.type == GgufType::f32) wide += tensor.bytes;
       }
     }
     return 2 * wide > all ? DType::f32 : DType::bf16;
@@ -146,24 +147,76 @@ void check_weights(io::FileSystem& files, const ModelSource& source) {
 
 void load_weights(io::FileSystem& files, const ModelSource& source,
                   const model::Parameters& parameters, const WeightSink& sink) {
+  load_weights(files, source, parameters, sink, {}, {});
+}
+
+namespace {
+
+void load_widened(WeightReader& weights, const model::Parameters& parameters, int p,
+                  std::vector<float>& values, const WeightSink& sink) {
+  const std::int64_t count = parameters.all[p].count();
+  for (std::int64_t first = 0; first < count; first += kWeightPiece) {
+    values.resize(to_size(std::min(kWeightPiece, count - first)));
+    weights.read(p, first, values);
+    const auto bad = std::find_if_not(values.begin(), values.end(),
+                                      [](float value) { return std::isfinite(value); });
+    if (bad != values.end()) {
+      throw FormatError(fmt::format(
+          "{} has the value {} at element {}; weights must be finite: get the file again, or "
+          "mend the model that was saved",
+          weights.where(p), *bad, first + (bad - values.begin())));
+    }
+    sink(p, first, values);
+  }
+}
+
+void load_stored(WeightReader& weights, const model::Parameters& parameters, int p,
+                 std::vector<std::byte>& bytes, const StoredSink& sink) {
+  const model::Parameter& parameter = parameters.all[p];
+  const kernels::WeightType type = weights.type(p);
+  const Grain grain = grain_of(type);
+  const Bytes row = grain.size_of(parameter.cols);
+  const std::int64_t step = std::max<std::int64_t>(1, kWeightPiece / row);
+  for (std::int64_t first = 0; first < parameter.rows; first += step) {
+    bytes.resize(to_size(std::min(step, parameter.rows - first) * row));
+    weights.read_rows(p, first, bytes);
+    if (const std::int64_t bad = kernels::find_bad_block(type, bytes); bad >= 0) {
+      throw FormatError(
+          fmt::format("{} has a scale that is not finite, of the block at element {}; get the file "
+                      "again",
+                      weights.where(p), first * parameter.cols + bad * grain.per));
+    }
+    sink(p, first * row, bytes);
+  }
+}
+
+}  // namespace
+
+void load_weights(io::FileSystem& files, const ModelSource& source,
+                  const model::Parameters& parameters, const WeightSink& sink,
+                  const StoredTypes& kept, const StoredSink& stored) {
   const std::unique_ptr<WeightReader> weights = open_weights(files, source, parameters);
   std::vector<float> values;
+  std::vector<std::byte> bytes;
   for (int p = 0; p < parameters.all.count(); ++p) {
-    const std::int64_t count = parameters.all[p].count();
-    for (std::int64_t first = 0; first < count; first += kWeightPiece) {
-      values.resize(to_size(std::min(kWeightPiece, count - first)));
-      weights->read(p, first, values);
-      const auto bad = std::find_if_not(values.begin(), values.end(),
-                                        [](float value) { return std::isfinite(value); });
-      if (bad != values.end()) {
-        throw FormatError(fmt::format(
-            "{} has the value {} at element {}; weights must be finite: get the file again, or "
-            "mend the model that was saved",
-            weights->where(p), *bad, first + (bad - values.begin())));
-      }
-      sink(p, first, values);
+    if (kept.contains(parameters.all[p].name)) {
+      load_stored(*weights, parameters, p, bytes, stored);
+    } else {
+      load_widened(*weights, parameters, p, values, sink);
     }
   }
+}
+
+StoredTypes matrices_in_blocks(io::FileSystem& files, const ModelSource& source) {
+  StoredTypes found;
+  if (source.file.empty()) return found;
+  const model::Parameters parameters = model::parameters_of(source.config);
+  const std::unique_ptr<WeightReader> weights = open_weights(files, source, parameters);
+  for (int p = 0; p < parameters.all.count(); ++p) {
+    const kernels::WeightType type = weights->type(p);
+    if (in_blocks(type)) found.emplace(parameters.all[p].name, type);
+  }
+  return found;
 }
 
 // Making values and handing them on overlap: while the sink has a piece, the pool makes the next.

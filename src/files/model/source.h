@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "base/json.h"
 #include "base/thread_pool.h"
 #include "io/file_system.h"
+#include "kernels/weight_type.h"
 #include "model/config.h"
 #include "model/parameters.h"
 #include "states/format.h"
@@ -64,6 +66,20 @@ using WeightSink =
 // the file and the tensor.
 void load_weights(io::FileSystem& files, const ModelSource& source,
                   const model::Parameters& parameters, const WeightSink& sink);
+
+// Matrices in blocks, by the names of their parameters: those that products can take as they are.
+// Empty for all but GGUF files.
+using StoredTypes = std::map<std::string, kernels::WeightType, std::less<>>;
+StoredTypes matrices_in_blocks(io::FileSystem& files, const ModelSource& source);
+
+// Bytes of a matrix as it is stored, from byte `first` on: whole rows.
+using StoredSink =
+    std::function<void(int parameter, Bytes first, std::span<const std::byte> bytes)>;
+
+// The same, but what `kept` names goes to `stored` as it is in the file.
+void load_weights(io::FileSystem& files, const ModelSource& source,
+                  const model::Parameters& parameters, const WeightSink& sink,
+                  const StoredTypes& kept, const StoredSink& stored);
 
 // Throws what load_weights would, as far as the headers alone say it.
 void check_weights(io::FileSystem& files, const ModelSource& source);

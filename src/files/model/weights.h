@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "files/model/source.h"
 #include "io/file_system.h"
+#include "kernels/weight_type.h"
 #include "model/parameters.h"
 
 namespace ebb::files {
@@ -23,6 +24,11 @@ class WeightReader {
   // Elements of a parameter from `first` on, which is a multiple of kWeightPiece; so is to.size(),
   // unless the parameter ends there.
   virtual void read(int parameter, std::int64_t first, std::span<float> to) = 0;
+
+  // How a parameter is stored.
+  virtual kernels::WeightType type(int parameter) const = 0;
+  // Whole rows of a matrix from `first` on, as they are stored.
+  virtual void read_rows(int parameter, std::int64_t first, std::span<std::byte> to) = 0;
 
   // "FILE: tensor NAME", for errors.
   virtual std::string where(int parameter) const = 0;

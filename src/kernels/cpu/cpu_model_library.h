@@ -15,6 +15,9 @@ struct TileGrid {
 };
 TileGrid matmul_grid(std::int64_t m, std::int64_t n, std::int64_t k);
 
+// Scratch of ModelOps::linear on so many threads.
+Bytes cpu_linear_scratch(const Linear& linear, int threads);
+
 class CpuModelLibrary final : public ModelLibrary {
  public:
   // `pool` outlives this. oneDNN multiplies bf16 from AVX-512 on; elsewhere tiles are widened to
@@ -26,6 +29,9 @@ class CpuModelLibrary final : public ModelLibrary {
   Bound<ModelOps> ops(const ExecutionContext& context) override;
   Bytes matmul_scratch(View c, ConstView a, ConstView b,
                        const MatmulOptions& options) const override;
+  Bytes linear_scratch(const Linear& linear) const override {
+    return cpu_linear_scratch(linear, pool_.slots());
+  }
   Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override;
   // oneDNN packs operands of some products in heap memory that it does not report: up to 0.85 MB a
   // thread were seen.

@@ -22,11 +22,16 @@ class CpuOps final : public ModelOps {
   using ModelOps::cross_entropy;
   using ModelOps::embed;
   using ModelOps::embed_backward;
+  using ModelOps::linear;
   using ModelOps::matmul;
   void matmul(View c, ConstView a, ConstView b, const MatmulOptions& options) override;
+  void linear(View y, ConstView x, const WeightMatrix& weights,
+              const LinearOptions& options) override;
   void column_sums(void* out, DType type, ConstView x) override;
   void add_row(View x, const void* row) override;
   void embed(View out, ConstView table, std::span<const std::int32_t> ids, float scale,
+             std::int64_t first) override;
+  void embed(View out, const WeightMatrix& table, std::span<const std::int32_t> ids, float scale,
              std::int64_t first) override;
   void embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids, float scale,
                       std::int64_t first) override;
@@ -66,6 +71,8 @@ class CpuOps final : public ModelOps {
   // The first byte of a slot's part, aligned to a cache line. Throws Error, naming `what`, when the
   // scratch is too small.
   std::byte* check_scratch(Bytes bytes_per_slot, const char* what) const;
+
+  std::byte* check_linear_scratch(Bytes needed) const;
 
   void matmul_widened(View c, ConstView a, ConstView b, const MatmulOptions& options);
   void decode(View out, float* log_sums, ConstView q, ConstView k, ConstView v,

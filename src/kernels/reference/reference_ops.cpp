@@ -7,6 +7,7 @@
 #include "kernels/reference/activation.h"
 #include "kernels/reference/attention.h"
 #include "kernels/reference/embedding.h"
+#include "kernels/reference/linear.h"
 #include "kernels/reference/loss.h"
 #include "kernels/reference/matmul.h"
 #include "kernels/reference/norm.h"
@@ -38,6 +39,11 @@ void ReferenceOps::matmul(View c, ConstView a, ConstView b, const MatmulOptions&
   });
 }
 
+void ReferenceOps::linear(View y, ConstView x, const WeightMatrix& weights,
+                          const LinearOptions& options) {
+  reference::linear(y, x, weights, options);
+}
+
 void ReferenceOps::column_sums(void* out, DType type, ConstView x) {
   with_element(type, [&]<class Out>(Out) {
     with_element(x.type,
@@ -54,6 +60,11 @@ void ReferenceOps::embed(View out, ConstView table, std::span<const std::int32_t
                          std::int64_t first) {
   with_element(out.type,
                [&]<class T>(T) { reference::embed(in<T>(out), in<T>(table), ids, scale, first); });
+}
+
+void ReferenceOps::embed(View out, const WeightMatrix& table, std::span<const std::int32_t> ids,
+                         float scale, std::int64_t first) {
+  reference::embed(out, table, ids, scale, first);
 }
 
 void ReferenceOps::embed_backward(View sums, ConstView dy, std::span<const std::int32_t> ids,

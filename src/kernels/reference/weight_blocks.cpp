@@ -1,5 +1,9 @@
 #include "kernels/reference/weight_blocks.h"
 
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
 #include "base/half.h"
 #include "base/to_size.h"
 
@@ -25,43 +29,25 @@ unsigned nibble(Block bytes, std::size_t i) {
 unsigned fifth_bit(Block bytes, std::size_t i) { return (byte(bytes, i / 8) >> i % 8 & 1u) << 4; }
 
 // d, 32 numbers around 0.
-void widen_q8_0(Block block, float* to) {
-  const float d = half(block, 0);
-  for (std::size_t i = 0; i < 32; ++i) to[i] = d * static_cast<float>(signed_byte(block, 2 + i));
+void take_q8_0(Block block, TakenBlock& to) {
+  to.scale[0] = half(block, 0);
+  for (std::size_t i = 0; i < 32; ++i) to.q[i] = static_cast<std::int8_t>(byte(block, 2 + i));
 }
 
-// d, four bits each.
-void widen_q4_0(Block block, float* to) {
-  const float d = half(block, 0);
+// d, [the least value, [the fifth bits,]] four bits each. Without a least value numbers lie around
+// half of their range.
+struct SmallBlock {
+  bool least, fifth;
+};
+void take_small(Block block, SmallBlock kind, TakenBlock& to) {
+  to.scale[0] = half(block, 0);
+  if (kind.least) to.offset[0] = -half(block, 2);
+  const std::size_t high = kind.least ? 4 : 2;
+  const Block low = block.subspan(kind.fifth ? high + 4 : high);
+  const int middle = kind.least ? 0 : kind.fifth ? 16 : 8;
   for (std::size_t i = 0; i < 32; ++i) {
-    to[i] = d * static_cast<float>(static_cast<int>(nibble(block.subspan(2), i)) - 8);
-  }
-}
-
-// d and the least value, four bits each.
-void widen_q4_1(Block block, float* to) {
-  const float d = half(block, 0);
-  const float least = half(block, 2);
-  for (std::size_t i = 0; i < 32; ++i) {
-    to[i] = d * static_cast<float>(nibble(block.subspan(4), i)) + least;
-  }
-}
-
-// d, the fifth bits, four bits each.
-void widen_q5_0(Block block, float* to) {
-  const float d = half(block, 0);
-  for (std::size_t i = 0; i < 32; ++i) {
-    const unsigned q = nibble(block.subspan(6), i) | fifth_bit(block.subspan(2), i);
-    to[i] = d * static_cast<float>(static_cast<int>(q) - 16);
-  }
-}
-
-void widen_q5_1(Block block, float* to) {
-  const float d = half(block, 0);
-  const float least = half(block, 2);
-  for (std::size_t i = 0; i < 32; ++i) {
-    const unsigned q = nibble(block.subspan(8), i) | fifth_bit(block.subspan(4), i);
-    to[i] = d * static_cast<float>(q) + least;
+    const unsigned q = nibble(low, i) | (kind.fifth ? fifth_bit(block.subspan(high), i) : 0u);
+    to.q[i] = static_cast<std::int8_t>(static_cast<int>(q) - middle);
   }
 }
 
@@ -72,30 +58,34 @@ unsigned two_bits(Block bytes, std::size_t i) {
 }
 
 // 16 scales and offsets of four bits; two bits each; d of the scales, d of the offsets.
-void widen_q2_k(Block block, float* to) {
+void take_q2_k(Block block, TakenBlock& to) {
   const float d = half(block, 80);
   const float d_offset = half(block, 82);
+  to.group = 16;
+  for (std::size_t s = 0; s < 16; ++s) {
+    to.scale[s] = d * static_cast<float>(byte(block, s) & 15u);
+    to.offset[s] = d_offset * static_cast<float>(byte(block, s) >> 4);
+  }
   for (std::size_t i = 0; i < 256; ++i) {
-    const unsigned scales = byte(block, i / 16);
-    const float scale = d * static_cast<float>(scales & 15u);
-    const float offset = d_offset * static_cast<float>(scales >> 4);
-    to[i] = scale * static_cast<float>(two_bits(block.subspan(16), i)) - offset;
+    to.q[i] = static_cast<std::int8_t>(two_bits(block.subspan(16), i));
   }
 }
 
 // The third bits; two bits each; 16 scales of six bits, the low four of the first and of the last
 // eight side by side, then the high two of all; d.
-void widen_q3_k(Block block, float* to) {
+void take_q3_k(Block block, TakenBlock& to) {
   const Block scales = block.subspan(96, 12);
   const float d = half(block, 108);
-  for (std::size_t i = 0; i < 256; ++i) {
-    const std::size_t s = i / 16;
+  to.group = 16;
+  for (std::size_t s = 0; s < 16; ++s) {
     const unsigned low = s < 8 ? byte(scales, s) & 15u : byte(scales, s - 8) >> 4;
     const unsigned high = byte(scales, 8 + s % 4) >> 2 * (s / 4) & 3u;
-    const float scale = d * static_cast<float>(static_cast<int>(low | high << 4) - 32);
+    to.scale[s] = d * static_cast<float>(static_cast<int>(low | high << 4) - 32);
+  }
+  for (std::size_t i = 0; i < 256; ++i) {
     const bool third = (byte(block, i % 32) >> i / 32 & 1u) != 0;
     const int q = static_cast<int>(two_bits(block.subspan(32), i)) - (third ? 0 : 4);
-    to[i] = scale * static_cast<float>(q);
+    to.q[i] = static_cast<std::int8_t>(q);
   }
 }
 
@@ -118,55 +108,118 @@ unsigned four_bits(Block bytes, std::size_t i) {
 }
 
 // d of the scales and of the offsets, scales and offsets, [the fifth bits,] four bits each.
-void widen_q4_or_q5_k(Block block, bool five, float* to) {
+void take_q4_or_q5_k(Block block, bool five, TakenBlock& to) {
   const float d = half(block, 0);
   const float d_offset = half(block, 2);
+  for (std::size_t s = 0; s < 8; ++s) {
+    const auto [scale, offset] = six_bits(block.subspan(4), s);
+    to.scale[s] = d * static_cast<float>(scale);
+    to.offset[s] = d_offset * static_cast<float>(offset);
+  }
   for (std::size_t i = 0; i < 256; ++i) {
-    const auto [s, o] = six_bits(block.subspan(4), i / 32);
     unsigned q = four_bits(block.subspan(five ? 48 : 16), i);
     if (five) q |= (byte(block, 16 + i % 32) >> i / 32 & 1u) << 4;
-    const float scale = d * static_cast<float>(s);
-    to[i] = scale * static_cast<float>(q) - d_offset * static_cast<float>(o);
+    to.q[i] = static_cast<std::int8_t>(q);
   }
 }
 
 // Four bits each, where a half of 128 numbers has 64 bytes, of which the low halves come first; two
 // bits each; 16 scales; d.
-void widen_q6_k(Block block, float* to) {
+void take_q6_k(Block block, TakenBlock& to) {
   const float d = half(block, 208);
+  to.group = 16;
+  for (std::size_t s = 0; s < 16; ++s) {
+    to.scale[s] = d * static_cast<float>(signed_byte(block, 192 + s));
+  }
   for (std::size_t i = 0; i < 256; ++i) {
     const unsigned both = byte(block, 64 * (i / 128) + i % 64);
     const unsigned low = i % 128 < 64 ? both & 15u : both >> 4;
     const unsigned q = low | two_bits(block.subspan(128), i) << 4;
-    const float scale = d * static_cast<float>(signed_byte(block, 192 + i / 16));
-    to[i] = scale * static_cast<float>(static_cast<int>(q) - 32);
+    to.q[i] = static_cast<std::int8_t>(static_cast<int>(q) - 32);
   }
 }
 
-void widen_block(WeightBlock type, Block block, float* to) {
+float plain(WeightType type, Block at) {
   switch (type) {
-    case WeightBlock::q4_0: return widen_q4_0(block, to);
-    case WeightBlock::q4_1: return widen_q4_1(block, to);
-    case WeightBlock::q5_0: return widen_q5_0(block, to);
-    case WeightBlock::q5_1: return widen_q5_1(block, to);
-    case WeightBlock::q8_0: return widen_q8_0(block, to);
-    case WeightBlock::q2_k: return widen_q2_k(block, to);
-    case WeightBlock::q3_k: return widen_q3_k(block, to);
-    case WeightBlock::q4_k: return widen_q4_or_q5_k(block, false, to);
-    case WeightBlock::q5_k: return widen_q4_or_q5_k(block, true, to);
-    case WeightBlock::q6_k: return widen_q6_k(block, to);
+    case WeightType::f32: {
+      float value;
+      std::memcpy(&value, at.data(), sizeof value);
+      return value;
+    }
+    case WeightType::bf16: {
+      bf16 value;
+      std::memcpy(&value, at.data(), sizeof value);
+      return to_float(value);
+    }
+    default: return half(at, 0);
   }
 }
 
 }  // namespace
 
-void widen_blocks(WeightBlock type, std::span<const std::byte> from, std::span<float> to) {
-  const Grain grain = grain_of(type);
-  const std::size_t blocks = to.size() / to_size(grain.per);
-  for (std::size_t b = 0; b < blocks; ++b) {
-    widen_block(type, from.subspan(b * to_size(grain.bytes), to_size(grain.bytes)),
-                to.data() + b * to_size(grain.per));
+void take_block(WeightType type, std::span<const std::byte> block, TakenBlock& to) {
+  to.group = 32;
+  std::fill(std::begin(to.offset), std::end(to.offset), 0.0f);
+  switch (type) {
+    case WeightType::q4_0: return take_small(block, {false, false}, to);
+    case WeightType::q4_1: return take_small(block, {true, false}, to);
+    case WeightType::q5_0: return take_small(block, {false, true}, to);
+    case WeightType::q5_1: return take_small(block, {true, true}, to);
+    case WeightType::q8_0: return take_q8_0(block, to);
+    case WeightType::q2_k: return take_q2_k(block, to);
+    case WeightType::q3_k: return take_q3_k(block, to);
+    case WeightType::q4_k: return take_q4_or_q5_k(block, false, to);
+    case WeightType::q5_k: return take_q4_or_q5_k(block, true, to);
+    case WeightType::q6_k: return take_q6_k(block, to);
+    case WeightType::f32:
+    case WeightType::bf16:
+    case WeightType::f16: break;
   }
+}
+
+void widen_blocks(WeightType type, std::span<const std::byte> from, std::span<float> to) {
+  const auto bytes = to_size(grain_of(type).bytes), per = to_size(grain_of(type).per);
+  TakenBlock taken;
+  for (std::size_t b = 0; b < to.size() / per; ++b) {
+    const Block block = from.subspan(b * bytes, bytes);
+    if (!in_blocks(type)) {
+      to[b] = plain(type, block);
+      continue;
+    }
+    take_block(type, block, taken);
+    const bool offsets = has_offsets(type);
+    for (std::size_t i = 0; i < per; ++i) {
+      const std::size_t g = i / to_size(taken.group);
+      const float value = taken.scale[g] * static_cast<float>(taken.q[i]);
+      to[b * per + i] = offsets ? value - taken.offset[g] : value;
+    }
+  }
+}
+
+std::int64_t find_bad_block(WeightType type, std::span<const std::byte> from) {
+  // Where the scale and, where there is one, the offset are, in half precision.
+  int scale = 0, offset = -1;
+  switch (type) {
+    case WeightType::q4_1:
+    case WeightType::q5_1:
+    case WeightType::q4_k:
+    case WeightType::q5_k: offset = 2; break;
+    case WeightType::q2_k: scale = 80, offset = 82; break;
+    case WeightType::q3_k: scale = 108; break;
+    case WeightType::q6_k: scale = 208; break;
+    default: break;
+  }
+  const Bytes size = grain_of(type).bytes;
+  const auto finite = [&](Bytes at) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, from.data() + at, sizeof half);
+    return (half & 0x7c00u) != 0x7c00u;
+  };
+  const Bytes all = static_cast<Bytes>(from.size());
+  for (Bytes block = 0; block + size <= all; block += size) {
+    if (!finite(block + scale) || (offset >= 0 && !finite(block + offset))) return block / size;
+  }
+  return -1;
 }
 
 }  // namespace ebb::kernels

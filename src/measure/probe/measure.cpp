@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/machine.h"
+#include "base/to_size.h"
 #include "measure/bench/state_memory.h"
 #include "measure/bench/streaming.h"
 #include "measure/probe/block_work.h"
@@ -93,7 +94,7 @@ class Measurement {
         tell_(tell),
         sizes_(sizes_for(runtime.device().kind())),
         length_{.all = seconds / kTimings, .pass = sizes_.pass_seconds},
-        parts_(runtime.device().kind() == "cpu" ? 24 : 27),
+        parts_(runtime.device().kind() == "cpu" ? 25 : 28),
         parameters_(parameters_for(seconds)),
         compute_(runtime.device().create_stream(StreamKind::compute, "compute")),
         up_(runtime.device().create_stream(StreamKind::copy, "up")),
@@ -110,12 +111,13 @@ class Measurement {
     measure_starts();
     for (const StateFormat format : kFormats) measure_updates(format);
     measure_sums();
+    measure_cpu_blocks();
     measure_link();
     return {.profile = std::move(profile_), .tables = std::move(tables_)};
   }
 
  private:
-  static constexpr double kTimings = 39;  // some parts take several
+  static constexpr double kTimings = 41;  // some parts take several
 
   // Told at the start of a part: `behind_` counts it already, so that the share is never 0.
   void next(const std::string& now) { tell_(now, ++behind_ / parts_); }
@@ -262,6 +264,41 @@ class Measurement {
     beside_sums_ = measure_beside("sums", {*host_, add, bytes});
   }
 
+  // What generation has the CPU do with blocks in host memory: matrix products of a prompt's
+  // tokens, and of one token, which read their weights and do little else. Weights pass by as in a
+  // model.
+  void measure_cpu_blocks() {
+    next("blocks by the CPU");
+    constexpr std::int64_t side = 2048, tokens = 128;
+    const Bytes each = side * side * size_of(DType::bf16), rows = tokens * side * 2;
+    const std::int64_t matrices =
+        length_.all > 0 ? std::clamp<std::int64_t>(4 * largest_cache() / each, 2, 256) : 1;
+    const auto weights = runtime_.device().allocate_host(matrices * each);
+    const auto in = runtime_.device().allocate_host(rows),
+               out = runtime_.device().allocate_host(rows);
+    std::fill_n(weights->data(), weights->bytes(), std::byte{0});  // pages are there
+    std::fill_n(in->data(), rows, std::byte{0});
+    std::int64_t turn = 0;
+    const auto seconds = [&](std::int64_t count) {
+      const auto view = [](std::byte* data, std::int64_t height) {
+        return kernels::View{data, DType::bf16, height, side, side};
+      };
+      const kernels::View c = view(out->data(), count), a = view(in->data(), count);
+      const kernels::MatmulOptions options{.transpose_b = true};
+      kernels::ModelLibrary& library = runtime_.cpu_model();
+      const Bytes scratch = library.matmul_scratch(c, a, view(weights->data(), side), options);
+      const auto memory = runtime_.device().allocate_host(std::max<Bytes>(scratch, 1));
+      return fastest_run(*host_, length_, [&] {
+        auto ops =
+            library.ops({.stream = host_.get(), .scratch = {memory->data(), to_size(scratch)}});
+        ops->matmul(c, a, view(weights->data() + turn++ % matrices * each, side), options);
+      });
+    };
+    const double flops = 2.0 * static_cast<double>(tokens * side * side);
+    profile_.cpu_flops = measured(flops / seconds(tokens));
+    profile_.cpu_read_bytes_per_second = measured(static_cast<double>(each) / seconds(1));
+  }
+
   // The fastest way to read and write these planes.
   void measure_memory(const std::vector<StreamedPlane>& planes, double bytes) {
     next("host memory");
@@ -363,7 +400,7 @@ class Measurement {
       const double pool = runtime_.threads();
       profile_.shared.push_back({.name = "cores",
                                  .capacity = measured(usable_cpus()),
-                                 .wants = {pool, 1, 1, pool, pool}});
+                                 .wants = {pool, 1, 1, pool, pool, 0, 0, pool}});
     } else {
       profile_.shared.push_back(
           {.name = "link", .capacity = measured(both), .wants = {0, up, down}});
@@ -375,8 +412,11 @@ class Measurement {
     profile_.shared.push_back(
         {.name = "host memory",
          .capacity = measured(std::max(total(beside_updates_), total(beside_sums_))),
-         .wants = {0, up, down, profile_.host_bytes_per_second, profile_.sum_bytes_per_second},
-         .beside = {0, mean(0), mean(1), beside_updates_[2], beside_sums_[2]}});
+         .wants = {0, up, down, profile_.host_bytes_per_second, profile_.sum_bytes_per_second, 0, 0,
+                   profile_.cpu_read_bytes_per_second},
+         // A block that is computed reads as an update does.
+         .beside = {0, mean(0), mean(1), beside_updates_[2], beside_sums_[2], 0, 0,
+                    std::min<double>(beside_updates_[2], profile_.cpu_read_bytes_per_second)}});
   }
 
   engine::Runtime& runtime_;

@@ -19,6 +19,7 @@ class CudaModelLibrary final : public ModelLibrary, public GemmTuner {
   Bound<ModelOps> ops(const ExecutionContext& context) override;
   Bytes matmul_scratch(View c, ConstView a, ConstView b,
                        const MatmulOptions& options) const override;
+  Bytes linear_scratch(const Linear& linear) const override;
   Bytes attention_scratch(DType type, const AttentionShape& shape, bool backward) const override;
   Bytes library_bytes() const override { return 0; }
   void prepare(const Product& product) override { products_.chosen(product); }
