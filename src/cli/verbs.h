@@ -16,6 +16,7 @@ void add_train(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
+void add_quantize(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_probe(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);

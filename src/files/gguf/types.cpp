@@ -1,8 +1,16 @@
 #include "files/gguf/types.h"
 
 #include <array>
+#include <cstring>
+#include <limits>
 
 #include <fmt/format.h>
+
+#include "base/dtype.h"
+#include "base/half.h"
+#include "ebb/error.h"
+#include "kernels/cpu/search_loops.h"
+#include "kernels/reference/quantize_blocks.h"
 
 namespace ebb::files {
 namespace {
@@ -63,6 +71,13 @@ std::string gguf_type_names() {
   return names;
 }
 
+std::uint32_t number_of(const GgufType& type) {
+  for (const ReadType& known : kReadTypes) {
+    if (known.type == type) return known.number;
+  }
+  throw FormatError(fmt::format("GGUF files hold no {}", name_of(type)));
+}
+
 std::string_view name_of(const GgufType& type) {
   return std::visit([](auto of) { return name_of(of); }, type);
 }
@@ -75,6 +90,31 @@ Grain grain_of(const GgufType& type) {
 void widen(const GgufType& type, std::span<const std::byte> from, std::span<float> to) {
   if (const auto* plain = std::get_if<StoredType>(&type)) return widen(*plain, from, to);
   kernels::widen_blocks(std::get<WeightBlock>(type), from, to);
+}
+
+void narrow(const GgufType& type, std::span<const float> from, std::span<std::byte> to) {
+  if (const auto* block = std::get_if<WeightBlock>(&type)) {
+    return kernels::quantize_blocks(*block, from, to, kernels::cpu_search_loops());
+  }
+  const StoredType plain = std::get<StoredType>(type);
+  if (plain == StoredType::f32) {
+    std::memcpy(to.data(), from.data(), from.size_bytes());
+    return;
+  }
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const std::uint16_t bits =
+        plain == StoredType::bf16 ? to_bf16(from[i]).bits : float_to_half(from[i]);
+    std::memcpy(to.data() + 2 * i, &bits, sizeof bits);
+  }
+}
+
+float largest_in(const GgufType& type) {
+  if (std::holds_alternative<WeightBlock>(type)) return kernels::kLargestInBlocks;
+  switch (std::get<StoredType>(type)) {
+    case StoredType::f16: return kLargestHalf;
+    case StoredType::bf16: return to_float(bf16{0x7f7f});
+    default: return std::numeric_limits<float>::max();
+  }
 }
 
 }  // namespace ebb::files

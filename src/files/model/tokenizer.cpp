@@ -39,8 +39,14 @@ Bytes bytes_of(const std::shared_ptr<const text::TokenizerTexts>& texts) {
 
 ModelTokenizer load_gguf_tokenizer(io::FileSystem& files, const std::filesystem::path& file,
                                    Bytes host_limit) {
+  const GgufFiles gguf(files, file);
+  if (gguf_tokens_are_bytes(gguf)) {
+    ModelTokenizer found;
+    found.parts.tokenizer = std::make_unique<text::ByteTokenizer>();
+    return found;
+  }
   ModelTokenizer found{.parts = {}, .folder = file};
-  found.made = std::make_shared<const text::TokenizerTexts>(gguf_tokenizer(GgufFiles(files, file)));
+  found.made = std::make_shared<const text::TokenizerTexts>(gguf_tokenizer(gguf));
   check_room(file, static_cast<Bytes>(found.made->at(text::kTokenizerFile).size()), host_limit);
   found.parts = text::make_tokenizer(*found.made, file);
   ::malloc_trim(0);

@@ -52,8 +52,7 @@ void quantize_q8_0(const float* from, Block block) {
 }
 
 // Q4_0 and Q5_0: levels from -half to half - 1, stored from 0.
-void quantize_centred(const SearchLoops& loops, const float* from, bool five,
-                       Block block) {
+void quantize_centred(const SearchLoops& loops, const float* from, bool five, Block block) {
   const Group group(from, 32);
   const int half = five ? 16 : 8;
   const Levels levels{static_cast<float>(-half), static_cast<float>(half - 1)};
@@ -67,8 +66,7 @@ void quantize_centred(const SearchLoops& loops, const float* from, bool five,
 }
 
 // Q4_1 and Q5_1.
-void quantize_from_least(const SearchLoops& loops, const float* from, bool five,
-                       Block block) {
+void quantize_from_least(const SearchLoops& loops, const float* from, bool five, Block block) {
   const Group group(from, 32);
   const Levels levels{0, five ? 31.0f : 15.0f};
   ScaleAndOffset by = search_scale_and_offset(loops, group, levels, false);
@@ -90,7 +88,7 @@ constexpr std::size_t kMostGroups = 16;
 struct Grouped {
   std::size_t size = 0;  // of a group
   Levels levels;
-  Levels scales;        // whole numbers that they can be
+  Levels scales;         // whole numbers that they can be
   bool offsets = false;  // of the same range, and there are any
 
   std::size_t groups() const { return kNumbers / size; }
@@ -142,8 +140,8 @@ constexpr auto kNearScales = [] {
 }();
 
 // The best of those whole scales, and offsets, that are near what the group itself would have.
-void choose_for_group(const SearchLoops& loops, Group group, const Grouped& kind, ScaleAndOffset wanted, std::size_t g,
-                      Chosen& chosen) {
+void choose_for_group(const SearchLoops& loops, Group group, const Grouped& kind,
+                      ScaleAndOffset wanted, std::size_t g, Chosen& chosen) {
   const auto low = static_cast<int>(kind.scales.low), high = static_cast<int>(kind.scales.high);
   const int scale = nearest(wanted.scale, chosen.d, kind.scales);
   const int offset = nearest(wanted.offset, chosen.d_offset, kind.scales);
@@ -268,12 +266,10 @@ void quantize_q3_k(const SearchLoops& loops, const float* from, Block block) {
   put_half(block, 108, chosen.d);
 }
 
-void quantize_q4_or_q5_k(const SearchLoops& loops, const float* from, bool five,
-                       Block block) {
-  const Chosen chosen = quantize_grouped(loops, from, {.size = 32,
-                                                .levels = {0, five ? 31.0f : 15.0f},
-                                                .scales = {0, 63},
-                                                .offsets = true});
+void quantize_q4_or_q5_k(const SearchLoops& loops, const float* from, bool five, Block block) {
+  const Chosen chosen = quantize_grouped(
+      loops, from,
+      {.size = 32, .levels = {0, five ? 31.0f : 15.0f}, .scales = {0, 63}, .offsets = true});
   put_half(block, 0, chosen.d);
   put_half(block, 2, chosen.d_offset);
   const Block twelve = block.subspan(4, 12);
