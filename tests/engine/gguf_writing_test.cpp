@@ -11,6 +11,7 @@
 #include "files/model/gguf_tokenizer.h"
 #include "io/fault_file_system.h"
 #include "io/temp_folder.h"
+#include "io/text_file.h"
 #include "text/hard_strings.h"
 
 namespace ebb::engine {

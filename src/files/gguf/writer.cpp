@@ -146,13 +146,20 @@ GgufWriter::GgufWriter(io::FileSystem& files, std::filesystem::path path, const 
     }
   }
   file_ = files_.create(partial_);
-  file_->write(0, std::as_bytes(std::span(header)));
-  // The last tensor's end is followed by zeros up to the alignment, too.
-  const std::byte zero{};
-  file_->write(end_ - 1, {&zero, 1});
+  try {
+    file_->write(0, std::as_bytes(std::span(header)));
+    // The last tensor's end is followed by zeros up to the alignment, too.
+    const std::byte zero{};
+    file_->write(end_ - 1, {&zero, 1});
+  } catch (...) {
+    discard();
+    throw;
+  }
 }
 
-GgufWriter::~GgufWriter() {
+GgufWriter::~GgufWriter() { discard(); }
+
+void GgufWriter::discard() noexcept {
   if (file_ == nullptr) return;
   file_.reset();
   try {

@@ -69,6 +69,8 @@ class GgufWriter {
   void publish();
 
  private:
+  void discard() noexcept;
+
   io::FileSystem& files_;
   std::filesystem::path path_;
   std::filesystem::path partial_;
