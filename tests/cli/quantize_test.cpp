@@ -60,8 +60,8 @@ TEST_F(Quantize, WhatIsThereIsKept) {
   write_file(out, "a letter");
   const Finished other = quantize("preset:tiny", "q8_0");
   EXPECT_NE(other.code, 0);
-  EXPECT_THAT(other.err, AllOf(HasSubstr("--out"), HasSubstr("no GGUF file"),
-                               HasSubstr("another name")));
+  EXPECT_THAT(other.err,
+              AllOf(HasSubstr("--out"), HasSubstr("no GGUF file"), HasSubstr("another name")));
   EXPECT_EQ(read_file(out), "a letter");
   std::filesystem::remove(out);
   EXPECT_EQ(quantize("preset:tiny", "f16").code, 0);

@@ -24,11 +24,12 @@ class GgufWriting : public testing::Test {
  protected:
   // A folder with random weights of this configuration.
   void make(const Json& more) {
-    json_ = Json{{"model_type", "llama"},    {"hidden_size", 256},       {"num_hidden_layers", 2},
-                 {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"head_dim", 64},
-                 {"intermediate_size", 288}, {"vocab_size", 70},         {"rms_norm_eps", 1e-5},
-                 {"rope_theta", 10000.0},    {"tie_word_embeddings", false},
-                 {"max_position_embeddings", 64}};
+    json_ = Json{{"model_type", "llama"},        {"hidden_size", 256},
+                 {"num_hidden_layers", 2},       {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2},     {"head_dim", 64},
+                 {"intermediate_size", 288},     {"vocab_size", 70},
+                 {"rms_norm_eps", 1e-5},         {"rope_theta", 10000.0},
+                 {"tie_word_embeddings", false}, {"max_position_embeddings", 64}};
     json_.update(more);
     config_ = model::parse_config(json_, "config.json");
     weights_ = random_weights(config_);
@@ -210,9 +211,9 @@ TEST_F(GgufWriting, ValuesThatATypeCannotHold) {
   make(Json::object());
   weights_["model.layers.1.mlp.up_proj.weight"].values[300] = 1e6f;
   store();
-  EXPECT_THAT(refusal("q4_0"), AllOf(HasSubstr("--type q4_0"), HasSubstr("up_proj"),
-                                     HasSubstr("1000000"), HasSubstr("at element 300"),
-                                     HasSubstr("Q4_0 holds at most 65504")));
+  EXPECT_THAT(refusal("q4_0"),
+              AllOf(HasSubstr("--type q4_0"), HasSubstr("up_proj"), HasSubstr("1000000"),
+                    HasSubstr("at element 300"), HasSubstr("Q4_0 holds at most 65504")));
   EXPECT_THAT(refusal("f16"), HasSubstr("F16 holds at most 65504"));
   EXPECT_EQ(refusal("bf16"), "(none)");
   std::filesystem::remove(out());
@@ -225,7 +226,8 @@ TEST_F(GgufWriting, ValuesThatATypeCannotHold) {
 // At every place where writing can fail, and where the machine can stop, the file is the old one or
 // the whole new one; a failure leaves nothing else.
 TEST_F(GgufWriting, FaultsLeaveTheOldFileOrTheNewOne) {
-  make(R"({"hidden_size": 32, "head_dim": 8, "intermediate_size": 32, "num_hidden_layers": 1})"_json);
+  make(
+      R"({"hidden_size": 32, "head_dim": 8, "intermediate_size": 32, "num_hidden_layers": 1})"_json);
   write("q8_0", folder());
   const std::string whole = bytes();
   const auto begin = [&] { files::write_text(files_, out(), "GGUF, the old one"); };
@@ -268,9 +270,9 @@ class GgufTokenizerWriting : public GgufWriting {
     const files::ModelSource source = files::find_model(files_, folder().string());
     const files::ModelTokenizer given = files::find_tokenizer(files_, source);
     ThreadPool pool(1);
-    files::write_gguf_model(
-        files_, pool, source,
-        {.type = &files::gguf_file_type("f16", ""), .tokenizer = &given}, out(), {});
+    files::write_gguf_model(files_, pool, source,
+                            {.type = &files::gguf_file_type("f16", ""), .tokenizer = &given}, out(),
+                            {});
     const files::ModelSource read = files::find_model(files_, out().string());
     const files::ModelTokenizer found = files::find_tokenizer(files_, read);
     const text::Tokenizer& a = given.tokenizer();

@@ -83,9 +83,9 @@ TEST(GgufFileType, RowsThatAreNoWholeBlocks) {
   EXPECT_EQ(up("q8_0", 20), "F16");
   EXPECT_EQ(up("q4_k_m", 20), "F16");
   const std::vector<std::int64_t> vector = {20};
-  EXPECT_EQ(name_of(type_in_file(gguf_file_type("f16", ""), kGrouped, "output_norm.weight", vector)
-                        .type),
-            "F32");
+  EXPECT_EQ(
+      name_of(type_in_file(gguf_file_type("f16", ""), kGrouped, "output_norm.weight", vector).type),
+      "F32");
 }
 
 TEST(GgufFileType, Words) {
@@ -96,8 +96,8 @@ TEST(GgufFileType, Words) {
     FAIL() << "accepted q9";
   } catch (const ConfigError& error) {
     EXPECT_EQ(error.flag(), "--type");
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'q9'"),
-                                             testing::HasSubstr("q3_k_l, q4_k_s")));
+    EXPECT_THAT(error.what(),
+                testing::AllOf(testing::HasSubstr("'q9'"), testing::HasSubstr("q3_k_l, q4_k_s")));
   }
 }
 

@@ -41,8 +41,8 @@ std::vector<float> numbers(Kind kind, std::size_t count) {
 
 std::vector<std::byte> quantized(WeightBlock type, const std::vector<float>& values,
                                  const SearchLoops& loops = reference_search_loops()) {
-  std::vector<std::byte> blocks(static_cast<std::size_t>(
-      grain_of(type).size_of(static_cast<std::int64_t>(values.size()))));
+  std::vector<std::byte> blocks(
+      static_cast<std::size_t>(grain_of(type).size_of(static_cast<std::int64_t>(values.size()))));
   quantize_blocks(type, values, blocks, loops);
   return blocks;
 }
@@ -126,13 +126,11 @@ TEST(QuantizeBlocks, BlocksDoNotDependOnEachOther) {
 TEST(QuantizeBlocks, OddNumbersStayFinite) {
   const float most = kLargestInBlocks;
   const float least = std::numeric_limits<float>::denorm_min();
-  std::vector<std::vector<float>> cases = {std::vector<float>(256, 0.0f),
-                                           std::vector<float>(256, -0.0f),
-                                           std::vector<float>(256, most),
-                                           std::vector<float>(256, -most),
-                                           std::vector<float>(256, least),
-                                           std::vector<float>(256, 1e-7f),
-                                           std::vector<float>(256, 0.5f)};
+  std::vector<std::vector<float>> cases = {
+      std::vector<float>(256, 0.0f),  std::vector<float>(256, -0.0f),
+      std::vector<float>(256, most),  std::vector<float>(256, -most),
+      std::vector<float>(256, least), std::vector<float>(256, 1e-7f),
+      std::vector<float>(256, 0.5f)};
   cases.emplace_back(256, 0.0f);
   cases.back()[77] = -most;
   cases.back()[200] = most;
@@ -162,8 +160,7 @@ TEST(QuantizeBlocks, ZerosAreZeros) {
 // What blocks can hold comes back as it was, or nearly: making blocks of them again loses little.
 TEST(QuantizeBlocks, NumbersOfBlocksStayClose) {
   for (const WeightBlock type : kWeightBlocks) {
-    const std::vector<float> once =
-        widened(type, quantized(type, numbers(Kind::normal, 1 << 14)));
+    const std::vector<float> once = widened(type, quantized(type, numbers(Kind::normal, 1 << 14)));
     EXPECT_LT(error_of(type, once), type == WeightBlock::q2_k ? 0.2 : 0.05) << name_of(type);
   }
 }
@@ -187,7 +184,8 @@ TEST(Half, EveryOneComesBack) {
 TEST(Half, RoundsToTheNearestEven) {
   // Between each two neighbours: the middle goes to the even one, what is beside it to the nearer.
   for (std::uint16_t half = 0; half < 0x7bff; ++half) {
-    const float low = half_to_float(half), high = half_to_float(static_cast<std::uint16_t>(half + 1));
+    const float low = half_to_float(half),
+                high = half_to_float(static_cast<std::uint16_t>(half + 1));
     const float middle = low + (high - low) / 2;
     const auto even = static_cast<std::uint16_t>(half % 2 == 0 ? half : half + 1);
     ASSERT_EQ(float_to_half(middle), even) << half;
