@@ -88,6 +88,15 @@ TokenizerFolder load_tokenizer(io::FileSystem& files, const fs::path& folder) {
   return make_tokenizer(texts, folder);
 }
 
+std::optional<std::string> read_chat_template(io::FileSystem& files, const fs::path& folder) {
+  if (files.exists(folder / kChatTemplateFile)) {
+    return io::read_text(files, folder / kChatTemplateFile, kSmallFileBytes);
+  }
+  if (!files.exists(folder / kConfig)) return std::nullopt;
+  const TokenizerTexts texts{{kConfig, io::read_text(files, folder / kConfig, kSmallFileBytes)}};
+  return default_template(read_object(texts, kConfig, folder / kConfig));
+}
+
 TokenizerFolder make_tokenizer(const TokenizerTexts& texts, const fs::path& where) {
   TokenizerFolder out;
   for (const char* name : kFiles) {

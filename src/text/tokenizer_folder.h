@@ -42,4 +42,8 @@ TokenizerFolder load_tokenizer(io::FileSystem& files, const std::filesystem::pat
 // The same of texts. `where` stands for the folder in errors.
 TokenizerFolder make_tokenizer(const TokenizerTexts& texts, const std::filesystem::path& where);
 
+// The text of the folder's chat template; nothing where it has none.
+std::optional<std::string> read_chat_template(io::FileSystem& files,
+                                              const std::filesystem::path& folder);
+
 }  // namespace ebb::text

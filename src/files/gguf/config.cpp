@@ -272,4 +272,13 @@ bool pairs_rotated_rows(const GgufFiles& files) {
   return files.try_text("general.architecture") == "llama";
 }
 
+bool is_rotated_in_gguf(std::string_view tensor) {
+  return tensor.find(".attn_q.") != std::string_view::npos ||
+         tensor.find(".attn_k.") != std::string_view::npos;
+}
+
+bool is_norm_in_gguf(std::string_view tensor) {
+  return tensor.find("_norm.") != std::string_view::npos;
+}
+
 }  // namespace ebb::files

@@ -21,6 +21,9 @@ std::string gguf_name(std::string_view parameter);
 // Llama's files have the rows of q and k in pairs, as the first implementations rotated them:
 // row 2i + s of a head is row s * head_dim / 2 + i elsewhere.
 bool pairs_rotated_rows(const GgufFiles& files);
+// Which tensors have such rows, and which are norms, whose offset is added, by their names.
+bool is_rotated_in_gguf(std::string_view tensor);
+bool is_norm_in_gguf(std::string_view tensor);
 
 // What beside parameters may be there: factors of rotary positions, which the configuration holds.
 inline constexpr std::string_view kGgufRotaryFactors = "rope_freqs.weight";

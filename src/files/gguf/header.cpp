@@ -198,7 +198,9 @@ class HeaderReader {
     const Bytes at = cursor_.at();
     std::string key = take_name("a key");
     const std::string what = "the value of " + in_quotes(key);
+    const Bytes value_at = cursor_.at();
     GgufValue value = read_value(what);
+    header_.extents[key] = {value_at, cursor_.at() - value_at};
     if (!header_.values.emplace(std::move(key), std::move(value)).second) {
       cursor_.fail(at, what, "each key once", "it a second time");
     }

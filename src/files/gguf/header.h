@@ -55,10 +55,17 @@ struct GgufTensor {
   std::int64_t count() const;
 };
 
+// Where a value lies, from the number of its type on, for who copies it.
+struct GgufExtent {
+  Bytes offset = 0;
+  Bytes bytes = 0;
+};
+
 struct GgufHeader {
   std::uint32_t version = 0;
   std::map<std::string, GgufValue, std::less<>> values;
-  std::vector<GgufTensor> tensors;  // in the order of their bytes
+  std::map<std::string, GgufExtent, std::less<>> extents;  // of the values
+  std::vector<GgufTensor> tensors;                         // in the order of their bytes
 };
 
 // Parses as hostile: on return every tensor lies inside the file, aligned, without overlap, and its

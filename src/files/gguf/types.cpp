@@ -1,9 +1,17 @@
 #include "files/gguf/types.h"
 
 #include <array>
+#include <cstring>
+#include <limits>
 #include <string_view>
 
 #include <fmt/format.h>
+
+#include "base/dtype.h"
+#include "base/half.h"
+#include "ebb/error.h"
+#include "kernels/cpu/search_loops.h"
+#include "kernels/reference/quantize_blocks.h"
 
 namespace ebb::files {
 namespace {
@@ -58,6 +66,35 @@ std::string gguf_type_names() {
   for (const ReadType& known : kReadTypes)
     (names += names.empty() ? "" : " ") += name_of(known.type);
   return names;
+}
+
+std::uint32_t number_of(GgufType type) {
+  for (const ReadType& known : kReadTypes) {
+    if (known.type == type) return known.number;
+  }
+  throw FormatError(fmt::format("GGUF files hold no {}", name_of(type)));
+}
+
+void narrow(GgufType type, std::span<const float> from, std::span<std::byte> to) {
+  if (in_blocks(type)) return kernels::quantize_blocks(type, from, to, kernels::cpu_search_loops());
+  if (type == GgufType::f32) {
+    std::memcpy(to.data(), from.data(), from.size_bytes());
+    return;
+  }
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const std::uint16_t bits =
+        type == GgufType::bf16 ? to_bf16(from[i]).bits : float_to_half(from[i]);
+    std::memcpy(to.data() + 2 * i, &bits, sizeof bits);
+  }
+}
+
+float largest_in(GgufType type) {
+  if (in_blocks(type)) return kernels::kLargestInBlocks;
+  switch (type) {
+    case GgufType::f16: return kLargestHalf;
+    case GgufType::bf16: return to_float(bf16{0x7f7f});
+    default: return std::numeric_limits<float>::max();
+  }
 }
 
 }  // namespace ebb::files

@@ -38,6 +38,16 @@ constexpr std::array<std::pair<std::string_view, const GgufSplit*>, 8> kSplits =
 
 }  // namespace
 
+std::optional<std::string_view> gguf_split_name(const GgufSplit& split) {
+  for (const auto& [name, known] : kSplits) {
+    if (known->pattern == split.pattern && known->digits == split.digits &&
+        known->nfc == split.nfc && known->whole_words == split.whole_words) {
+      return name;
+    }
+  }
+  return std::nullopt;
+}
+
 const GgufSplit* find_gguf_split(std::string_view name) {
   for (const auto& [known, split] : kSplits) {
     if (known == name) return split;

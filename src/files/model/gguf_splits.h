@@ -2,6 +2,7 @@
 // (tokenizer.ggml.pre).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,8 @@ struct GgufSplit {
   bool begins = false;            // a begin-of-text token, where the file does not say
 };
 
+// The first name that a split has; none where it has none.
+std::optional<std::string_view> gguf_split_name(const GgufSplit& split);
 // Null for a name that is not known.
 const GgufSplit* find_gguf_split(std::string_view name);
 std::string gguf_split_names();

@@ -23,14 +23,11 @@ constexpr std::string_view kSpace = "\u2581";  // what SentencePiece has for a s
 // SentencePiece makes pieces of 16 characters at most.
 constexpr std::size_t kLongestPiece = 256;
 
-// tokenizer.ggml.token_type.
-enum TokenType { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4 };
-
 struct Vocabulary {
   std::vector<std::string> tokens;
   std::vector<double> types;  // of each
 
-  bool is(std::size_t id, TokenType type) const { return types[id] == static_cast<int>(type); }
+  bool is(std::size_t id, GgufTokenType type) const { return types[id] == static_cast<int>(type); }
 };
 
 // The id under a key, where there is one that names a token.
@@ -58,7 +55,7 @@ Vocabulary read_vocabulary(const GgufFiles& files) {
   Vocabulary found{.tokens = files.texts(kTokensKey),
                    .types = read_for_each_token(files, "tokenizer.ggml.token_type")};
   if (found.tokens.empty()) files.refuse(fmt::format("{} is missing or empty", kTokensKey));
-  if (found.types.empty()) found.types.assign(found.tokens.size(), kNormal);
+  if (found.types.empty()) found.types.assign(found.tokens.size(), kGgufNormalToken);
   for (std::size_t i = 0; i < found.tokens.size(); ++i) {
     if (!utf8::find_invalid(found.tokens[i])) continue;
     files.refuse(
@@ -82,8 +79,8 @@ SortedJson ids_of(const GgufFiles& files, const Vocabulary& vocabulary) {
 SortedJson added_tokens(const Vocabulary& vocabulary) {
   SortedJson list = SortedJson::array();
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
-    const bool special = vocabulary.is(i, kControl) || vocabulary.is(i, kUnknown);
-    if (!special && !vocabulary.is(i, kUserDefined)) continue;
+    const bool special = vocabulary.is(i, kGgufControlToken) || vocabulary.is(i, kGgufUnknownToken);
+    if (!special && !vocabulary.is(i, kGgufUserToken)) continue;
     if (vocabulary.tokens[i].empty()) continue;
     list.push_back({{"id", i},
                     {"content", vocabulary.tokens[i]},
@@ -105,8 +102,8 @@ SortedJson merges_by_score(const GgufFiles& files, const Vocabulary& vocabulary)
   std::unordered_map<std::string_view, std::size_t> pieces;
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
-    if (vocabulary.is(i, kNormal)) order.push_back(i);
-    if (vocabulary.is(i, kNormal) || vocabulary.is(i, kUserDefined)) {
+    if (vocabulary.is(i, kGgufNormalToken)) order.push_back(i);
+    if (vocabulary.is(i, kGgufNormalToken) || vocabulary.is(i, kGgufUserToken)) {
       pieces.emplace(vocabulary.tokens[i], i);
     }
   }
@@ -234,6 +231,10 @@ void add_pieces(const GgufFiles& files, const Vocabulary& vocabulary, SortedJson
 
 Bytes gguf_tokenizer_bytes(const GgufFiles& files) {
   return files.list_bytes(kTokensKey) + files.list_bytes(kMergesKey);
+}
+
+bool gguf_tokens_are_bytes(const GgufFiles& files) {
+  return files.try_text(kGgufBytesKey) == "bytes";
 }
 
 text::TokenizerTexts gguf_tokenizer(const GgufFiles& files) {

@@ -14,13 +14,6 @@
 namespace ebb::files {
 namespace {
 
-bool is_norm(std::string_view name) { return name.find("_norm.") != std::string_view::npos; }
-
-bool is_rotated(std::string_view name) {
-  return name.find(".attn_q.") != std::string_view::npos ||
-         name.find(".attn_k.") != std::string_view::npos;
-}
-
 // A tensor that no parameter is made of.
 [[noreturn]] void refuse_surplus(const GgufFiles& files, const model::Parameters& parameters,
                                  const model::Config& config) {
@@ -72,8 +65,8 @@ GgufWeights::GgufWeights(io::FileSystem& files, const ModelSource& source,
                       place.in.part->file->path().string(), in_quotes(name), name_of(tensor.type)));
     }
     if (parameter.matrix) place.columns = parameter.cols;
-    if (paired && is_rotated(name)) place.paired_rows = source.config.head_dim;
-    if (is_norm(name)) place.offset = static_cast<float>(source.config.norm_offset);
+    if (paired && is_rotated_in_gguf(name)) place.paired_rows = source.config.head_dim;
+    if (is_norm_in_gguf(name)) place.offset = static_cast<float>(source.config.norm_offset);
     places_.push_back(place);
   }
   const bool factors = files_.find(kGgufRotaryFactors).tensor != nullptr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -104,11 +105,16 @@ SafetensorsWeights::SafetensorsWeights(io::FileSystem& files, const ModelSource&
     : weights_(files, source.folder), places_(find_tensors(weights_, parameters, source.config)) {}
 
 void SafetensorsWeights::read(int parameter, std::int64_t first, std::span<float> to) {
+  read_at(parameter, first, to);
+}
+
+void SafetensorsWeights::read_at(int parameter, std::int64_t first, std::span<float> to) const {
   const auto [file, tensor] = places_[to_size(parameter)];
   const Bytes element = size_of(tensor->type);
-  stored_.resize(to.size() * to_size(element));
-  file->read(*tensor, first * element, stored_);
-  widen(tensor->type, stored_, to);
+  const std::size_t bytes = to.size() * to_size(element);
+  const auto stored = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  file->read(*tensor, first * element, {stored.get(), bytes});
+  widen(tensor->type, {stored.get(), bytes}, to);
 }
 
 kernels::WeightType SafetensorsWeights::type(int parameter) const {

@@ -19,6 +19,9 @@ class SafetensorsWeights final : public WeightReader {
   void read_rows(int parameter, std::int64_t first, std::span<std::byte> to) override;
   std::string where(int parameter) const override;
 
+  // The same from any element on, so many. Calls may come from several threads.
+  void read_at(int parameter, std::int64_t first, std::span<float> to) const;
+
   // Where a parameter's values are.
   struct Place {
     const SafetensorsReader* file = nullptr;
@@ -28,7 +31,6 @@ class SafetensorsWeights final : public WeightReader {
  private:
   WeightFiles weights_;
   std::vector<Place> places_;  // of each parameter
-  std::vector<std::byte> stored_;
 };
 
 // Whether the files of a tied model hold a head that is not its embedding. Weights that are missing

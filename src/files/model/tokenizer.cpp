@@ -39,8 +39,13 @@ Bytes bytes_of(const std::shared_ptr<const text::TokenizerTexts>& texts) {
 
 ModelTokenizer load_gguf_tokenizer(io::FileSystem& files, const std::filesystem::path& file,
                                    Bytes host_limit) {
-  ModelTokenizer found{.parts = {}, .folder = file};
   const GgufFiles gguf(files, file);
+  if (gguf_tokens_are_bytes(gguf)) {
+    ModelTokenizer bytes;
+    bytes.parts.tokenizer = std::make_unique<text::ByteTokenizer>();
+    return bytes;
+  }
+  ModelTokenizer found{.parts = {}, .folder = file};
   check_room(file, gguf_tokenizer_bytes(gguf), host_limit);
   found.made = std::make_shared<const text::TokenizerTexts>(gguf_tokenizer(gguf));
   // Pieces with scores are written out as more than they were.

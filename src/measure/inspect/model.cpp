@@ -186,7 +186,9 @@ void describe_gguf(Report& report, io::FileSystem& files, const std::filesystem:
     add_needs(report, source.config);
   });
   const bool known = obstacles.found().empty();
-  obstacles.look([&] { describe_tokenizer(report, files::gguf_tokenizer(gguf), path); });
+  if (!files::gguf_tokens_are_bytes(gguf)) {
+    obstacles.look([&] { describe_tokenizer(report, files::gguf_tokenizer(gguf), path); });
+  }
   if (known) {
     obstacles.look([&] { files::find_tokenizer(files, source); });
     obstacles.look([&] { files::check_weights(files, source); });
