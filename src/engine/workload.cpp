@@ -495,9 +495,10 @@ plan::Workload evaluation_workload(const model::Decoder& decoder,
                                    const EvaluationShape& shape) {
   Measurer measure(decoder, ops);
   plan::Workload work;
-  work.blocks = describe_blocks(
-      decoder, parameters, shape.dtype,
-      [&](plan::Block& block, std::int64_t layer) { measure.evaluate(block, layer); });
+  work.blocks = describe_blocks(decoder, parameters, shape.dtype, nullptr,
+                                [&](plan::Block& block, std::int64_t layer, std::int64_t) {
+                                  measure.evaluate(block, layer);
+                                });
   add_tensors(work, parameters);
   fill_batch(work, decoder);
   work.scratch = measure.scratch();
