@@ -239,7 +239,7 @@ struct OffsetSums<16> {
   Floats sixteen;
   INLINE void clear() { sixteen = V::zero(); }
   INLINE void add(const float* offsets, const float* sums) {
-    sixteen = V::fma(V::load(offsets), V::load(sums), sixteen);
+    sixteen = V::fma(V::load_halves(offsets), V::load(sums), sixteen);
   }
   INLINE float sum() const { return V::sum(sixteen); }
 };

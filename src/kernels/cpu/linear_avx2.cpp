@@ -40,6 +40,7 @@ struct V {
   }
   static INLINE Floats zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   static INLINE Floats load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  static INLINE Floats load_halves(const float* p) { return load(p); }
   static INLINE Floats fma(Floats a, Floats b, Floats c) {
     return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
   }
