@@ -22,8 +22,9 @@ namespace {
 
 // 64 bytes are two vectors, and so are 16 partial sums.
 struct V {
-  static constexpr int kTileRows = 2, kTileCols = 2;
-  static constexpr int kFetchAhead = 1024;
+  // Registers for the sums of a tile, and for what is multiplied.
+  static constexpr int kTileRows = 2, kFewPairs = 4, kManyPairs = 2, kFewBlocks = 2,
+                       kManyBlocks = 2;
   struct Floats {
     __m256 low, high;
   };

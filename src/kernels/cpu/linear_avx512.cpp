@@ -27,8 +27,9 @@ namespace {
 #define INLINE_LAMBDA __attribute__((always_inline))
 
 struct V {
-  static constexpr int kTileRows = 4, kTileCols = 4;
-  static constexpr int kFetchAhead = 1024;
+  // Registers for the sums of a tile, and for what is multiplied.
+  static constexpr int kTileRows = 4, kFewPairs = 4, kManyPairs = 6, kFewBlocks = 4,
+                       kManyBlocks = 2;
   using Floats = __m512;
   using Bytes = __m512i;
   using Pairs = __m512bh;
