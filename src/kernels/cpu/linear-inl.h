@@ -30,19 +30,24 @@ INLINE float sum_of_eight(__m256 s) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-// Walks the weight rows of a job in kCols, and all rows of x for each of them.
-template <class Tiles>
+// Walks the weight rows of a job in kFew where there are few rows of x, else in kMany, and all rows
+// of x for each of them.
+template <int kFew, int kMany, class Tiles>
 INLINE void for_tiles(const LinearJob& job, const Tiles& tiles) {
-  constexpr int kMost = V::kTileRows, kWide = V::kTileCols;
+  constexpr int kMost = V::kTileRows;
   std::int64_t col = job.first;
   const auto rows = [&](auto cols) INLINE_LAMBDA {
     constexpr int kCols = decltype(cols)::value;
     std::int64_t r = 0;
-    for (; r + kMost <= job.rows; r += kMost) tiles.template run<kMost, kCols>(r, col);
+    if constexpr (kCols == kMany || kCols == 1) {
+      for (; r + kMost <= job.rows; r += kMost) tiles.template run<kMost, kCols>(r, col);
+    }
     for (; r < job.rows; ++r) tiles.template run<1, kCols>(r, col);
     col += kCols;
   };
-  while (col + kWide <= job.last) rows(std::integral_constant<int, kWide>());
+  const bool many = job.rows >= kMost;
+  while (many && col + kMany <= job.last) rows(std::integral_constant<int, kMany>());
+  while (!many && col + kFew <= job.last) rows(std::integral_constant<int, kFew>());
   while (col < job.last) rows(std::integral_constant<int, 1>());
 }
 
@@ -78,7 +83,12 @@ struct PlainTiles {
     for (std::int64_t k = 0; k < whole; k += Step::kNumbers) {
       typename Step::Vector b[to_size(kCols)];
 #pragma GCC unroll 8
-      for (int j = 0; j < kCols; ++j) b[j] = Step::load(w[j] + k);
+      for (int j = 0; j < kCols; ++j) {
+        b[j] = Step::load(w[j] + k);
+        if constexpr (kRows == 1) {
+          V::fetch(reinterpret_cast<const std::byte*>(w[j] + k) + kCols * weight_bytes);
+        }
+      }
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i) {
         const auto a = Step::load(x[i] + k);
@@ -132,6 +142,13 @@ struct LastBlocks {
   }
 };
 
+// Rows are short, and a core does not guess where it goes on when several end at once: without this
+// single rows come at a quarter of the memory's rate. Past the matrix nothing is fetched.
+INLINE void fetch_lines(const void* from, Bytes count) {
+  const auto* const at = static_cast<const std::uint8_t*>(from);
+  for (Bytes line = 0; line < count; line += 64) V::fetch(at + line);
+}
+
 template <WeightType kType>
 constexpr Bytes kBytesOf256 = grain_of(kType).bytes*(256 / grain_of(kType).per);
 
@@ -140,6 +157,7 @@ template <WeightType kType>
 struct StoredSource {
   using T = Unpack<kType>;
   const WeightMatrix& weights;
+  Bytes ahead;  // from a row to the one that is read after it
 
   struct Row {
     const std::uint8_t* at;
@@ -157,8 +175,7 @@ struct StoredSource {
     }
     T::scales(row.at, row.scale);
     if constexpr (T::kOffsets) T::offsets(row.at, row.offset);
-    // A core asks for the next lines of a row by itself, but not past the end of a page.
-    V::fetch(row.at + V::kFetchAhead);
+    fetch_lines(row.at + ahead, kBytesOf256<kType>);
   }
   static INLINE const float* scales(const Row& row) { return row.scale; }
   static INLINE const float* offsets(const Row& row) { return row.offset; }
@@ -209,7 +226,7 @@ void unpack_row(const WeightMatrix& weights, std::int64_t col, const UnpackedPla
                 std::byte* to) {
   using Source = StoredSource<kType>;
   constexpr int kGroups = 256 / Unpack<kType>::kGroup;
-  const Source source{weights};
+  const Source source{weights, weights.row_bytes()};
   typename Source::Row row;
   source.begin(row, col);
   for (std::int64_t b = 0; b < places.blocks; ++b) {
@@ -239,7 +256,7 @@ struct OffsetSums<16> {
   Floats sixteen;
   INLINE void clear() { sixteen = V::zero(); }
   INLINE void add(const float* offsets, const float* sums) {
-    sixteen = V::fma(V::load(offsets), V::load(sums), sixteen);
+    sixteen = V::fma(V::load_halves(offsets), V::load(sums), sixteen);
   }
   INLINE float sum() const { return V::sum(sixteen); }
 };
@@ -318,7 +335,9 @@ void eight_bits_of(const LinearJob& job) {
   const WeightMatrix& weights = job.call.weights;
   const PreparedLayout layout(LinearArithmetic::eight_bits, weights);
   if (job.rows < kManyRows) {
-    for_tiles(job, EightBitTiles<kType, StoredSource<kType>>{job, {weights}, layout});
+    for_tiles<V::kFewBlocks, V::kManyBlocks>(
+        job, EightBitTiles<kType, StoredSource<kType>>{
+                 job, {weights, V::kFewBlocks * weights.row_bytes()}, layout});
     return;
   }
   const UnpackedPlaces places{layout.cols / 256, 256 / Unpack<kType>::kGroup};
@@ -329,8 +348,8 @@ void eight_bits_of(const LinearJob& job) {
     for (std::int64_t col = first; col < part.last; ++col) {
       unpack_row<kType>(weights, col, places, job.slot + (col - first) * places.bytes());
     }
-    for_tiles(part,
-              EightBitTiles<kType, UnpackedSource<kType>>{part, {job.slot, first, places}, layout});
+    for_tiles<V::kFewBlocks, V::kManyBlocks>(
+        part, EightBitTiles<kType, UnpackedSource<kType>>{part, {job.slot, first, places}, layout});
   }
 }
 
@@ -362,8 +381,9 @@ void eight_bits(const LinearJob& job) {
 void pairs(const LinearJob& job) {
   const WeightMatrix& weights = job.call.weights;
   const PreparedLayout layout(LinearArithmetic::pairs, weights);
-  for_tiles(job, PlainTiles<PairStep>{job, weights.row(job.first), weights.row_bytes(),
-                                      layout.row_bytes, weights.cols});
+  for_tiles<V::kFewPairs, V::kManyPairs>(
+      job, PlainTiles<PairStep>{job, weights.row(job.first), weights.row_bytes(), layout.row_bytes,
+                                weights.cols});
 }
 
 // 256 numbers of a row, each product and difference rounded on its own.
@@ -391,7 +411,7 @@ INLINE void widen_256(const typename StoredSource<kType>::Row& row, float* to) {
 
 template <WeightType kType>
 void widen_blocks_of(const WeightMatrix& weights, std::int64_t col, float* to) {
-  const StoredSource<kType> source{weights};
+  const StoredSource<kType> source{weights, weights.row_bytes()};
   typename StoredSource<kType>::Row row;
   source.begin(row, col);
   for (std::int64_t k = 0; k < weights.cols; k += 256) {
@@ -436,6 +456,7 @@ void widen(const WeightMatrix& weights, std::int64_t row, std::span<float> to) {
   const std::byte* const from = weights.row(row);
   const std::int64_t count = weights.cols;
   std::fill(to.begin() + count, to.end(), 0.0f);
+  if (!in_blocks(weights.type)) fetch_lines(from + weights.row_bytes(), weights.row_bytes());
   switch (weights.type) {
     case WeightType::f32:
       std::memcpy(to.data(), from, static_cast<std::size_t>(count) * sizeof(float));
@@ -461,8 +482,8 @@ void floats(const LinearJob& job) {
       widen(weights, col,
             {wide + (col - first) * layout.cols, static_cast<std::size_t>(layout.cols)});
     }
-    for_tiles(part, PlainTiles<FloatStep>{part, job.slot, 4 * layout.cols, layout.row_bytes,
-                                          layout.cols});
+    for_tiles<4, V::kManyPairs>(part, PlainTiles<FloatStep>{part, job.slot, 4 * layout.cols,
+                                                            layout.row_bytes, layout.cols});
   }
 }
 

@@ -22,8 +22,9 @@ namespace {
 
 // 64 bytes are two vectors, and so are 16 partial sums.
 struct V {
-  static constexpr int kTileRows = 2, kTileCols = 2;
-  static constexpr int kFetchAhead = 1024;
+  // Registers for the sums of a tile, and for what is multiplied.
+  static constexpr int kTileRows = 2, kFewPairs = 4, kManyPairs = 2, kFewBlocks = 2,
+                       kManyBlocks = 2;
   struct Floats {
     __m256 low, high;
   };
@@ -40,6 +41,7 @@ struct V {
   }
   static INLINE Floats zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   static INLINE Floats load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  static INLINE Floats load_halves(const float* p) { return load(p); }
   static INLINE Floats fma(Floats a, Floats b, Floats c) {
     return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
   }

@@ -27,8 +27,9 @@ namespace {
 #define INLINE_LAMBDA __attribute__((always_inline))
 
 struct V {
-  static constexpr int kTileRows = 4, kTileCols = 4;
-  static constexpr int kFetchAhead = 1024;
+  // Registers for the sums of a tile, and for what is multiplied.
+  static constexpr int kTileRows = 4, kFewPairs = 4, kManyPairs = 6, kFewBlocks = 4,
+                       kManyBlocks = 2;
   using Floats = __m512;
   using Bytes = __m512i;
   using Pairs = __m512bh;
@@ -39,6 +40,12 @@ struct V {
   }
   static INLINE Floats zero() { return _mm512_setzero_ps(); }
   static INLINE Floats load(const float* p) { return _mm512_loadu_ps(p); }
+  // Of what was just written half a vector at a time: a load of all of it would wait until it is in
+  // the cache.
+  static INLINE Floats load_halves(const float* p) {
+    const __m512 first = _mm512_castps256_ps512(_mm256_loadu_ps(p));
+    return _mm512_insertf32x8(first, _mm256_loadu_ps(p + 8), 1);
+  }
   static INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
   static INLINE float sum(Floats s) {
     const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(s), _mm512_extractf32x8_ps(s, 1));
@@ -66,7 +73,7 @@ struct V {
     if constexpr (kGroups == 8) {
       return _mm512_castps256_ps512(_mm256_mul_ps(_mm256_loadu_ps(a), _mm256_loadu_ps(b)));
     } else {
-      return _mm512_mul_ps(_mm512_loadu_ps(a), _mm512_loadu_ps(b));
+      return _mm512_mul_ps(load_halves(a), _mm512_loadu_ps(b));
     }
   }
   // Each as often as partial sums are of its group, for a quarter of the numbers.

@@ -40,7 +40,7 @@ struct PreparedLayout {
 // A weight row that was taken apart for many rows of x: bytes, scales, offsets; or fp32 numbers.
 Bytes unpacked_row_bytes(LinearArithmetic arithmetic, const WeightMatrix& weights);
 // Weight rows that are taken apart at a time. A slot has memory for them.
-inline constexpr std::int64_t kUnpackedRows = 8;
+inline constexpr std::int64_t kUnpackedRows = 12;
 // From so many rows of x on that pays.
 inline constexpr std::int64_t kManyRows = 12;
 
