@@ -29,11 +29,11 @@ struct SamplingOptions {
 struct GenerationPlacement {
   // For weights that host memory cannot hold; nothing of them is left there at the end.
   std::vector<DiskFolder> disk{};
-  Blocks weights{};                             // whose weights are not on the device
-  std::optional<std::int64_t> disk_weights{};   // of those layers, whose weights are on the disk
+  Blocks weights{};                            // whose weights are not on the device
+  std::optional<std::int64_t> disk_weights{};  // of those layers, whose weights are on the disk
   AttentionWeights attention = AttentionWeights::automatic;  // of those layers
-  Blocks cpu_blocks{};                          // of those layers: computed by the CPU for tokens
-  Blocks cpu_prompt_blocks{};                   // and in a prompt
+  Blocks cpu_blocks{};         // of those layers: computed by the CPU for tokens
+  Blocks cpu_prompt_blocks{};  // and in a prompt
   CachePlacement cache = CachePlacement::automatic;
   std::optional<std::int64_t> slice{};  // tokens of a prompt that go through the model at once
   std::optional<std::int64_t> depth{};  // weights on their way at once

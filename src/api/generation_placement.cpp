@@ -8,8 +8,7 @@
 namespace ebb::api {
 namespace {
 
-void require_least(const std::optional<std::int64_t>& value, std::int64_t least,
-                   const char* flag) {
+void require_least(const std::optional<std::int64_t>& value, std::int64_t least, const char* flag) {
   if (!value || *value >= least) return;
   throw ConfigError(fmt::format("{} {}: expected at least {}", flag, *value, least));
 }

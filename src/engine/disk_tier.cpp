@@ -75,8 +75,8 @@ DiskTier make_disk_tier(const plan::Topology& without, const std::vector<exec::D
   Bytes room = 0;
   for (const exec::DiskFolder& folder : folders) room += folder.most / kMiB * kMiB;
   used = std::min(room, used);
-  const Bytes piece = std::clamp(host / kPiecesOfHost, kShortest,
-                                 std::clamp(used / kManyPieces, kLong, kLongest));
+  const Bytes piece =
+      std::clamp(host / kPiecesOfHost, kShortest, std::clamp(used / kManyPieces, kLong, kLongest));
   const plan::Tier disk = topology.add(plan::TierInfo{.name = "disk",
                                                       .alignment = DiskSpace::kGrain,
                                                       .addressable = false,
@@ -95,15 +95,15 @@ DiskTier make_disk_tier(const plan::Topology& without, const std::vector<exec::D
                               .from = plan::Tier::device,
                               .to = plan::Tier::host,
                               .traffic = plan::Traffic::through});
-  return {.topology = std::make_shared<const plan::Topology>(std::move(topology)),
-          .limit = room,
-          .extras = {{plan::Tier::host, "disk checksums", DiskSpace::checksum_bytes(used)},
-                     {plan::Tier::host, "staging",
-                      exec::Executor::kAccessBytes + DiskSpace::kGrain}},
-          .make_space = [folders, note = std::move(note),
-                         queue = std::move(queue)](plan::Tier, Bytes bytes) {
-            return std::make_unique<DiskSpace>("disk", bytes, folders, queue, note);
-          }};
+  return {
+      .topology = std::make_shared<const plan::Topology>(std::move(topology)),
+      .limit = room,
+      .extras = {{plan::Tier::host, "disk checksums", DiskSpace::checksum_bytes(used)},
+                 {plan::Tier::host, "staging", exec::Executor::kAccessBytes + DiskSpace::kGrain}},
+      .make_space = [folders, note = std::move(note), queue = std::move(queue)](plan::Tier,
+                                                                                Bytes bytes) {
+        return std::make_unique<DiskSpace>("disk", bytes, folders, queue, note);
+      }};
 }
 
 void add_disk(TrainingSettings& s, const std::vector<exec::DiskFolder>& folders,

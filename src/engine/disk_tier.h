@@ -28,7 +28,8 @@ struct DiskTier {
   std::vector<plan::Extra> extras;
   PlannedMemory::MakeSpace make_space;
 };
-// `used`: the most that may be put there. `host`: the limit of host memory, by which pieces are cut.
+// `used`: the most that may be put there. `host`: the limit of host memory, by which pieces are
+// cut.
 DiskTier make_disk_tier(const plan::Topology& without, const std::vector<exec::DiskFolder>& folders,
                         Bytes used, Bytes host, std::function<void(const std::string&)> note = {},
                         io::QueueOptions queue = {});

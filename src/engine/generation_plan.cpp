@@ -139,12 +139,11 @@ plan::GenerationPlan plan_generation(const GenerationMachine& machine, const Gen
 }
 
 plan::GenerationPlan plan_generation(Runtime& runtime, const GeneratorSettings& s) {
-  return plan_generation({.device = runtime.device_model(),
-                          .cpu = [&]() -> const kernels::WorkspaceNeeds& {
-                            return runtime.cpu_model();
-                          },
-                          .profile = runtime.profile()},
-                         s);
+  return plan_generation(
+      {.device = runtime.device_model(),
+       .cpu = [&]() -> const kernels::WorkspaceNeeds& { return runtime.cpu_model(); },
+       .profile = runtime.profile()},
+      s);
 }
 
 void add_disk(GeneratorSettings& s, const std::vector<exec::DiskFolder>& folders,

@@ -125,16 +125,13 @@ std::vector<plan::Trace> Generator::trace() const {
 
 void Generator::run_task(exec::TaskRun& run, const plan::Workload& work) {
   // By lane and not by tier: on the cpu device both are host memory.
-  const bool by_cpu =
-      (*plan_.slice.program.topology)[run.task.lane].kind == plan::LaneKind::cpu;
+  const bool by_cpu = (*plan_.slice.program.topology)[run.task.lane].kind == plan::LaneKind::cpu;
   const Bytes bytes = by_cpu ? work.host_scratch : work.scratch;
   std::byte* const scratch = run.write(Role::scratch, bytes);
   kernels::ModelLibrary& library = by_cpu ? runtime_.cpu_model() : runtime_.device_model();
-  auto ops = library.ops({.stream = &run.stream,
-                          .scratch = {scratch, scratch == nullptr ? 0 : to_size(bytes)}});
-  const auto weights = [&](Role role, int block) {
-    return run.read(role, weight_bytes(block));
-  };
+  auto ops = library.ops(
+      {.stream = &run.stream, .scratch = {scratch, scratch == nullptr ? 0 : to_size(bytes)}});
+  const auto weights = [&](Role role, int block) { return run.read(role, weight_bytes(block)); };
   const int b = run.task.block;
   switch (run.task.op) {
     case Op::embed:

@@ -432,15 +432,16 @@ plan::GenerationWork generation_work(const model::Decoder& decoder,
                         .task_bytes = shape.task_bytes};
     work.extras.insert(work.extras.begin(), {plan::Tier::device, "libraries", ops.library_bytes()});
     const model::TokenRange range{.start = start, .length = tokens};
-    work.blocks = describe_blocks(
-        decoder, parameters, shape.dtype, [&](plan::Block& block, std::int64_t layer) {
-          if (cpu) cpu->pass(block, layer, range);  // for its scratch alone
-          measure.pass(block, layer, range);
-          if (block.half != plan::LayerHalf::attention) return;
-          block.cache = shape.positions * row;
-          block.cached = start * row;
-          block.cache_added = tokens * row;
-        });
+    work.blocks = describe_blocks(decoder, parameters, shape.dtype,
+                                  [&](plan::Block& block, std::int64_t layer) {
+                                    if (cpu)
+                                      cpu->pass(block, layer, range);  // for its scratch alone
+                                    measure.pass(block, layer, range);
+                                    if (block.half != plan::LayerHalf::attention) return;
+                                    block.cache = shape.positions * row;
+                                    block.cached = start * row;
+                                    block.cache_added = tokens * row;
+                                  });
     return work;
   };
   const std::int64_t prompt = shape.prompt();

@@ -40,8 +40,8 @@ struct GenerationShape {
   std::int64_t prompt() const { return prompt_tokens > 0 ? prompt_tokens : positions; }
 };
 
-// With slices of so many tokens, the whole prompt at most. Decoder and parameters have the halves of
-// layers apart.
+// With slices of so many tokens, the whole prompt at most. Decoder and parameters have the halves
+// of layers apart.
 plan::GenerationWork generation_work(const model::Decoder&, const model::Parameters&,
                                      kernels::CountingOps&, const GenerationShape&,
                                      std::int64_t slice);

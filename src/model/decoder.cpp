@@ -8,8 +8,7 @@ namespace ebb::model {
 using kernels::ConstView;
 using kernels::View;
 
-Decoder::Decoder(const Config& config, DType dtype, DType gradient_type, Shape shape,
-                 BlockCut cut)
+Decoder::Decoder(const Config& config, DType dtype, DType gradient_type, Shape shape, BlockCut cut)
     : config_(config),
       dtype_(dtype),
       gradient_type_(gradient_type),

@@ -122,7 +122,8 @@ std::int64_t tasks_of_step(const Program& program, const Workload& workload) {
 Bytes beside_arena(const Program& program, const Workload& workload, Tier tier) {
   if (tier != Tier::host) return workload.extra(tier);
   // Generation counts its second program among the extras.
-  if (workload.logits > 0) return workload.extra(tier) + workload.task_bytes * program.tasks.count();
+  if (workload.logits > 0)
+    return workload.extra(tier) + workload.task_bytes * program.tasks.count();
   // Evaluation's program has a task a block or piece, brings a batch and the loss, and fetches
   // weights no more often than a micro-batch does.
   const auto pieces = std::count_if(program.tasks.begin(), program.tasks.end(), [](const Task& t) {

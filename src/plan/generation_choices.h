@@ -1,6 +1,7 @@
 // What a plan of generation decides: which weights leave the device and where they live then, who
 // computes with them in a prompt and for a token, where the key-value cache is, how long slices of
-// a prompt are. A row of a table each, as training's choices (choice_table.h); flags reproduce them.
+// a prompt are. A row of a table each, as training's choices (choice_table.h); flags reproduce
+// them.
 #pragma once
 
 #include <cstdint>

@@ -96,8 +96,8 @@ std::string places_of(const GenerationPlan& plan) {
   const auto tier = [&](Tier of) { return (*work.topology)[of].name; };
   const auto by = [](Processor of) { return of == Processor::cpu ? "the CPU" : "the device"; };
   const auto line = [&](const BlockPlace& place) {
-    std::string text = fmt::format("weights on the {}, computed by {}", tier(place.home),
-                                   by(place.prompt));
+    std::string text =
+        fmt::format("weights on the {}, computed by {}", tier(place.home), by(place.prompt));
     if (place.token != place.prompt) {
       text = fmt::format("weights on the {}, a prompt computed by {}, a token by {}",
                          tier(place.home), by(place.prompt), by(place.token));
@@ -112,8 +112,8 @@ std::string places_of(const GenerationPlan& plan) {
     if (block.kind == BlockKind::embedding) text = fmt::format("embedding: {}", line(places[b]));
     if (block.kind == BlockKind::head) text = fmt::format("head: {}", line(places[b]));
     if (block.half == LayerHalf::attention) {
-      text = fmt::format("attention: {}, its cache on the {}", line(places[b]),
-                         tier(places[b].cache));
+      text =
+          fmt::format("attention: {}, its cache on the {}", line(places[b]), tier(places[b].cache));
     }
     if (block.half == LayerHalf::mlp) text = fmt::format("MLP: {}", line(places[b]));
     const auto known =

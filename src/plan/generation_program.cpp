@@ -68,10 +68,10 @@ class GenerationBuilder {
       const BlockPlace& place = places_[b];
       objects.weights.push_back(
           persistent(place.home, Purpose::weights, weight_bytes(b), block(b).name + " weights"));
-      objects.caches.push_back(block(b).cache > 0
-                                   ? persistent(place.cache, Purpose::cache, block(b).cache,
-                                                block(b).name + " cache")
-                                   : -1);
+      objects.caches.push_back(
+          block(b).cache > 0
+              ? persistent(place.cache, Purpose::cache, block(b).cache, block(b).name + " cache")
+              : -1);
       for (const Processor by : {place.prompt, place.token}) {
         computes[tier_of(by)] = true;
         if (block(b).half == LayerHalf::attention) attends[tier_of(by)] = true;
@@ -119,9 +119,9 @@ class GenerationBuilder {
       cost += block(mlp).forward;
       const ObjectId middle = object(tier_of(by), Purpose::activations, work_.input, "middle");
       const Bytes work = std::max(block(attention).forward_work, block(mlp).forward_work);
-      attend(Op::decode, attention, by, own, cost, work,
-             {{Role::mlp_weights, next.object, Access::read},
-              {Role::middle, middle, Access::write}});
+      attend(
+          Op::decode, attention, by, own, cost, work,
+          {{Role::mlp_weights, next.object, Access::read}, {Role::middle, middle, Access::write}});
     } else {
       attend(Op::attend, attention, by, own, block(attention).forward,
              block(attention).forward_work, {});
@@ -169,8 +169,8 @@ class GenerationBuilder {
   ObjectId bring_cache(int b, Tier tier) {
     const ObjectId here = object(tier, Purpose::cache, block(b).cache, block(b).name + " cache");
     program_.objects.back().stream = stream("cache", caches_);
-    Task task = rows({program_.persistent.caches[b], {0, block(b).cache}},
-                     {here, {0, block(b).cache}}, b);
+    Task task =
+        rows({program_.persistent.caches[b], {0, block(b).cache}}, {here, {0, block(b).cache}}, b);
     task.argument = kCacheBytes;
     task.usual = block(b).cached;
     fetches_.push_back({.task = std::move(task)});
@@ -188,8 +188,7 @@ class GenerationBuilder {
     const ObjectId home = program_.persistent.weights[b];
     if (home < 0 || program_[home].bytes == 0 || program_[home].tier == tier_of(by)) return {home};
     const Bytes bytes = weight_bytes(b);
-    const ObjectId here =
-        object(tier_of(by), Purpose::weights, bytes, block(b).name + " weights");
+    const ObjectId here = object(tier_of(by), Purpose::weights, bytes, block(b).name + " weights");
     Object& object = program_.objects.back();
     object.end = End::high;
     object.stream = by == Processor::cpu ? stream("weights of the CPU", host_weights_)
@@ -203,8 +202,8 @@ class GenerationBuilder {
     const Processor by = processor(b);
     const bool on_host = by == Processor::cpu;
     const ObjectId input = input_for(by);
-    const ObjectId made = on_host ? objects.report
-                                  : object(Tier::device, Purpose::workspace, work_.logits, "logits");
+    const ObjectId made =
+        on_host ? objects.report : object(Tier::device, Purpose::workspace, work_.logits, "logits");
     add(Op::logits, b, by, block(b).forward,
         {{Role::weights, objects.weights[b], Access::read},
          {Role::head_weights, work_.tied ? embedding_ : -1, Access::read},
@@ -263,10 +262,9 @@ class GenerationBuilder {
   }
   // A task waits for it: it must not queue behind anything.
   void cross(const Part& from, ObjectId to, int argument) {
-    program_.tasks.push_back(transfer_task(program_,
-                                           {Role::source, from.object, Access::read, from.range},
-                                           {Role::destination, to, Access::write},
-                                           Traffic::express));
+    program_.tasks.push_back(
+        transfer_task(program_, {Role::source, from.object, Access::read, from.range},
+                      {Role::destination, to, Access::write}, Traffic::express));
     program_.tasks.back().argument = argument;
   }
 

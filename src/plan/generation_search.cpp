@@ -98,8 +98,8 @@ class Search {
   bool attempt_with_disk(Choices c) {
     if (attempt(c)) return true;
     if (fixed_.below == Tier::host || fixed_.disk_weights) return false;
-    std::int64_t low = 0, high = streamed_layers(task_.work(c.slice, false).slice,
-                                                 c.streamed_weights);
+    std::int64_t low = 0,
+                 high = streamed_layers(task_.work(c.slice, false).slice, c.streamed_weights);
     c.disk_weights = high;
     if (high == 0 || !attempt(c)) return false;
     while (high - low > 1) {
@@ -138,8 +138,7 @@ class Search {
       return all;
     };
     const auto attention = ways(fixed_.attention_resident, List<std::int64_t>{0, 1});
-    const auto caches =
-        ways(fixed_.cache, List<CacheHome>{CacheHome::mixed, CacheHome::device});
+    const auto caches = ways(fixed_.cache, List<CacheHome>{CacheHome::mixed, CacheHome::device});
     const auto tokens = ways(fixed_.cpu_blocks, List<std::int64_t>{layers_, 0});
     const auto prompts = ways(fixed_.cpu_prompt_blocks, List<std::int64_t>{0, layers_});
     const auto all = [&](CacheHome cache) {
@@ -169,10 +168,16 @@ class Search {
   // Neighbours of the best.
   void refine() {
     if (best_->choices.streamed_weights == 0) return;
+    // What is on its way may be worth another block that leaves.
+    const Choices start = best_->choices;
     for (const std::int64_t depth : {3, 4, 8}) {
-      Choices c = best_->choices;
+      Choices c = start;
       c.depth = depth;
-      if (!fixed_.depth && !attempt(c)) break;
+      bool fitted = fixed_.depth.has_value();
+      for (int more = 0; more < 3 && !fitted; ++more) {
+        c.streamed_weights = std::min(most_, start.streamed_weights + more);
+        fitted = attempt_with_disk(c);
+      }
     }
     if (fixed_.cpu_blocks) return;
     for (const std::int64_t eighths : {7, 6, 5, 4}) {

@@ -171,9 +171,8 @@ Profile cpu_server() {
   profile.host_bytes_per_second = memory;
   profile.sum_bytes_per_second = memory;
   profile.cpu_read_bytes_per_second = memory;
-  profile.shared.push_back(
-      host_memory(memory, profile.up_bytes_per_second, profile.down_bytes_per_second,
-                                       memory, memory));
+  profile.shared.push_back(host_memory(memory, profile.up_bytes_per_second,
+                                       profile.down_bytes_per_second, memory, memory));
   profile.read_bytes_per_second = of_sheet(kServer.read, 0.8);
   profile.write_bytes_per_second = of_sheet(kServer.write, kServer.write_share);
   profile.device_memory = kServer.memory / 2;

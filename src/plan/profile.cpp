@@ -16,8 +16,8 @@ namespace {
 constexpr std::string_view kFormat = "ebb machine profile";
 constexpr int kVersion = 5;
 constexpr int kNoBlocks = 4;  // what the CPU does with a model's blocks was not known
-constexpr int kNoDisk = 3;   // what a disk does was not known
-constexpr int kOneRate = 2;  // nor were sums apart from updates by the CPU
+constexpr int kNoDisk = 3;    // what a disk does was not known
+constexpr int kOneRate = 2;   // nor were sums apart from updates by the CPU
 
 constexpr std::string_view kSeconds = "s";
 constexpr std::string_view kSharedDisk = "disk";
@@ -87,7 +87,9 @@ const ProfileField& field_named(std::string_view name) {
 
 Shared rough_cores(int threads) {
   const double all = threads;
-  return {.name = "cores", .capacity = {all, "rule of thumb"}, .wants = {all, 1, 1, all, all, 0, 0, all}};
+  return {.name = "cores",
+          .capacity = {all, "rule of thumb"},
+          .wants = {all, 1, 1, all, all, 0, 0, all}};
 }
 
 Json by_draw(const ByDraw& numbers) {

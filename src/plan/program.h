@@ -128,9 +128,9 @@ struct Wait {
 
 // What a task draws from what lanes share (profile.h).
 enum class Draw : std::uint8_t { compute, up, down, update, sum, read, write, block, nothing };
-inline constexpr std::array kDraws = {Draw::compute, Draw::up,   Draw::down,  Draw::update,
-                                      Draw::sum,     Draw::read, Draw::write, Draw::block,
-                                      Draw::nothing};
+inline constexpr std::array kDraws = {Draw::compute, Draw::up,    Draw::down,
+                                      Draw::update,  Draw::sum,   Draw::read,
+                                      Draw::write,   Draw::block, Draw::nothing};
 std::string_view name_of(Draw);
 
 struct Task {

@@ -207,7 +207,7 @@ class Run {
 
   const Program& program_;
   const Profile& profile_;
-  std::size_t pace_ = 0;            // the lane whose steps are timed
+  std::size_t pace_ = 0;      // the lane whose steps are timed
   List<List<TaskId>> tasks_;  // by lane
   List<double> seconds_;
   List<int> ends_;          // how often each task has ended

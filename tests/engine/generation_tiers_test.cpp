@@ -1,7 +1,7 @@
-// The promise: in generation the home of a weight or of the cache changes no bit as long as the same
-// processor computes with it. On the cpu device both processors are one, so every placement must
-// give the same logits, with any timing of lanes; and on every tier no byte more is used than was
-// predicted.
+// The promise: in generation the home of a weight or of the cache changes no bit as long as the
+// same processor computes with it. On the cpu device both processors are one, so every placement
+// must give the same logits, with any timing of lanes; and on every tier no byte more is used than
+// was predicted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,8 +59,7 @@ std::vector<Placement> placements() {
         .cpu_prompt_blocks = 0}},
       {"some blocks, one of them by the CPU",
        {.streamed_weights = 2, .attention_resident = 0, .cpu_blocks = 1, .cpu_prompt_blocks = 1}},
-      {"resident with the cache in host memory",
-       {.streamed_weights = 0, .cache = CacheHome::host}},
+      {"resident with the cache in host memory", {.streamed_weights = 0, .cache = CacheHome::host}},
       {"streamed with the cache in host memory",
        {.streamed_weights = kAll,
         .attention_resident = 0,
@@ -134,8 +133,8 @@ class GenerationTiers : public testing::TestWithParam<const char*> {
       generator.reset();
       for (std::int64_t at = 0; at < kLength;) {
         const std::int64_t count = at == 0 ? prompt : 1;
-        const auto found = generator.advance(
-            std::span(tokens).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)));
+        const auto found = generator.advance(std::span(tokens).subspan(
+            static_cast<std::size_t>(at), static_cast<std::size_t>(count)));
         all.insert(all.end(), found.begin(), found.end());
         at += count;
       }

@@ -367,8 +367,7 @@ TEST(Decoder, GivesTheSameBitsInHalves) {
       Workspace work;
       Carver carver = work.carver();
       Floats middle = model.activations(), output = model.activations();
-      decoder.forward_attention(model.ops, static_cast<std::int64_t>(l),
-                                {.start = 0, .length = 8},
+      decoder.forward_attention(model.ops, static_cast<std::int64_t>(l), {.start = 0, .length = 8},
                                 {.weights = bytes_of(weights[0]),
                                  .tables = model.table.data(),
                                  .input = bytes_of(inputs[l]),

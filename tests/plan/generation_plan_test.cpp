@@ -65,8 +65,8 @@ TEST(GenerationPlan, APeakIsWhatTheTableAddsUpTo) {
   const GenerationPlan plan = plan_generation(work_of(4, 128, 100), kRoomy, machine("h100"));
   // Six blocks of weights, four caches, and what one pass needs: its input, what lies between its
   // halves, its output, its work.
-  const Bytes kept =
-      2 * align_up(6'000'000) + 4 * (align_up(1'500'000) + align_up(4'500'000)) + 4 * align_up(512 * 228) + align_up(4000) + align_up(64 * 228);
+  const Bytes kept = 2 * align_up(6'000'000) + 4 * (align_up(1'500'000) + align_up(4'500'000)) +
+                     4 * align_up(512 * 228) + align_up(4000) + align_up(64 * 228);
   EXPECT_GE(plan.peak(Tier::device), kept + 1000 + 3 * 64 * 1024 + 64 * 5000);
   EXPECT_LE(plan.peak(Tier::device), kept + 1000 + 3 * 64 * 1024 + 64 * 5000 + 50'000);
   // Tokens and logits, the tokenizer, and both programs: a task a block and two transfers.

@@ -41,9 +41,7 @@ GenerationChoices random_generation_choices(Dice& dice, const Workload& work) {
   GenerationChoices c;
   c.streamed_weights = dice.pick<std::int64_t>({0, most, dice.between(0, most)});
   const std::int64_t layers = streamed_layers(work, c.streamed_weights);
-  const auto some = [&] {
-    return dice.pick<std::int64_t>({0, layers, dice.between(0, layers)});
-  };
+  const auto some = [&] { return dice.pick<std::int64_t>({0, layers, dice.between(0, layers)}); };
   if (work.topology->tiers.size() > 2) {
     c.below = kShelf;
     c.disk_weights = some();
@@ -63,9 +61,8 @@ TEST(GenerationTiers, ProgramsOfAnyChoicesAreFreeOfRacesAndOverlaps) {
     const GenerationChoices choices = random_generation_choices(dice, work.slice);
     const GenerationPlan plan = plan_generation(work, choices, kRoomy, machine("h100"));
     for (const Plan* each : {&plan.slice, &plan.token}) {
-      const std::string where = fmt::format("seed {}, {}: {}", seed,
-                                            each == &plan.slice ? "slice" : "token",
-                                            flags_of(plan.choices));
+      const std::string where = fmt::format(
+          "seed {}, {}: {}", seed, each == &plan.slice ? "slice" : "token", flags_of(plan.choices));
       ASSERT_EQ(check_uses(each->program), "") << where;
       ASSERT_EQ(check_written_first(each->program), "") << where;
       ASSERT_EQ(check_lanes(each->program), "") << where;

@@ -264,8 +264,9 @@ class Measurement {
     beside_sums_ = measure_beside("sums", {*host_, add, bytes});
   }
 
-  // What generation has the CPU do with blocks in host memory: matrix products of a prompt's tokens,
-  // and of one token, which read their weights and do little else. Weights pass by as in a model.
+  // What generation has the CPU do with blocks in host memory: matrix products of a prompt's
+  // tokens, and of one token, which read their weights and do little else. Weights pass by as in a
+  // model.
   void measure_cpu_blocks() {
     next("blocks by the CPU");
     constexpr std::int64_t side = 2048, tokens = 128;
@@ -273,7 +274,8 @@ class Measurement {
     const std::int64_t matrices =
         length_.all > 0 ? std::clamp<std::int64_t>(4 * largest_cache() / each, 2, 256) : 1;
     const auto weights = runtime_.device().allocate_host(matrices * each);
-    const auto in = runtime_.device().allocate_host(rows), out = runtime_.device().allocate_host(rows);
+    const auto in = runtime_.device().allocate_host(rows),
+               out = runtime_.device().allocate_host(rows);
     std::fill_n(weights->data(), weights->bytes(), std::byte{0});  // pages are there
     std::fill_n(in->data(), rows, std::byte{0});
     std::int64_t turn = 0;
@@ -287,8 +289,8 @@ class Measurement {
       const Bytes scratch = library.matmul_scratch(c, a, view(weights->data(), side), options);
       const auto memory = runtime_.device().allocate_host(std::max<Bytes>(scratch, 1));
       return fastest_run(*host_, length_, [&] {
-        auto ops = library.ops(
-            {.stream = host_.get(), .scratch = {memory->data(), to_size(scratch)}});
+        auto ops =
+            library.ops({.stream = host_.get(), .scratch = {memory->data(), to_size(scratch)}});
         ops->matmul(c, a, view(weights->data() + turn++ % matrices * each, side), options);
       });
     };
