@@ -532,9 +532,8 @@ plan::GenerationWork generation_work(const model::Decoder& decoder,
     const model::TokenRange range{.start = start, .length = tokens};
     work.blocks = describe_blocks(decoder, parameters, shape.dtype, shape.layout,
                                   [&](plan::Block& block, std::int64_t layer, std::int64_t b) {
-                                    if (cpu)
-                                      cpu->pass(block, layer, range, shape.layout,
-                                                b);  // for its scratch alone
+                                    // Of the CPU's for its scratch alone.
+                                    if (cpu) cpu->pass(block, layer, range, shape.layout, b);
                                     measure.pass(block, layer, range, shape.layout, b);
                                     if (block.half != plan::LayerHalf::attention) return;
                                     block.cache = shape.positions * row;

@@ -168,10 +168,16 @@ class Search {
   // Neighbours of the best.
   void refine() {
     if (best_->choices.streamed_weights == 0) return;
+    // What is on its way may be worth another block that leaves.
+    const Choices start = best_->choices;
     for (const std::int64_t depth : {3, 4, 8}) {
-      Choices c = best_->choices;
+      Choices c = start;
       c.depth = depth;
-      if (!fixed_.depth && !attempt(c)) break;
+      bool fitted = fixed_.depth.has_value();
+      for (int more = 0; more < 3 && !fitted; ++more) {
+        c.streamed_weights = std::min(most_, start.streamed_weights + more);
+        fitted = attempt_with_disk(c);
+      }
     }
     if (fixed_.cpu_blocks) return;
     for (const std::int64_t eighths : {7, 6, 5, 4}) {

@@ -59,18 +59,20 @@ TEST_F(PlanTest, WhatDoesNotFitElsewhere) {
 
 TEST_F(PlanTest, OfGeneration) {
   const Arguments tiny = {"generate", "--model", "preset:tiny", "--device", "cpu"};
-  const Finished end = plan(tiny + Arguments{"--prompt-tokens", "200", "--max-tokens", "50"});
+  const Finished end =
+      plan(tiny + Arguments{"--prompt-tokens", "200", "--max-tokens", "50", "--slice", "64"});
   ASSERT_EQ(end.code, 0) << end.err;
   EXPECT_THAT(end.out, AllOf(HasSubstr("a prompt of 200 tokens and up to 50 more"),
                              HasSubstr("key-value cache"), HasSubstr("needed"), HasSubstr("limit"),
                              HasSubstr("4 slices"), HasSubstr("tokens/s"), HasSubstr("bound by"),
                              HasSubstr("Speeds are rules of thumb")));
   // What it says is what generation takes.
-  const Finished refused = plan(tiny + Arguments{"--device-memory", "3MiB"});
+  const Finished refused =
+      plan(tiny + Arguments{"--device-memory", "3MiB", "--weights", "resident"});
   EXPECT_EQ(refused.code, 2) << refused.out;
   EXPECT_EQ(refused.out, "");
   EXPECT_THAT(refused.err, AllOf(HasSubstr("Missing on the device"), HasSubstr("bytes)"),
-                                 HasSubstr("What would help")));
+                                 HasSubstr("--weights auto"), HasSubstr("What would help")));
   const Finished same = run_ebb({"generate", "--model", "preset:tiny", "--device", "cpu",
                                  "--prompt", "a", "--device-memory", "1MiB"});
   EXPECT_EQ(same.code, 2) << same.out;
@@ -89,10 +91,17 @@ TEST_F(PlanTest, OfGenerationOnAMachineThatIsNotHere) {
                              HasSubstr("weights and cache, read"), HasSubstr("Speeds of h200"),
                              HasSubstr("Workspaces are estimates")));
   EXPECT_THAT(read_file(at("trace.json")), HasSubstr("decode block 27"));
-  const Finished refused = plan(large + Arguments{"rtx-4090", "--dtype", "fp32"});
+  const Finished refused =
+      plan(large + Arguments{"rtx-4090", "--dtype", "fp32", "--weights", "resident"});
   EXPECT_EQ(refused.code, 2) << refused.out;
   EXPECT_THAT(refused.err, AllOf(HasSubstr("Missing on the device"), HasSubstr("--dtype bf16")));
   EXPECT_THAT(plan(large + Arguments{"h200", "--device", "cpu"}).err, HasSubstr("--device cpu"));
+  // What a card cannot hold lives in host memory: prompts stream it, the CPU computes tokens.
+  const Finished split = plan(large + Arguments{"rtx-4090", "--device-memory", "8GiB"});
+  ASSERT_EQ(split.code, 0) << split.err;
+  EXPECT_THAT(split.out, AllOf(HasSubstr("Plan: --weights "), HasSubstr("--cpu-blocks "),
+                               HasSubstr("a prompt computed by the device, a token by the CPU"),
+                               HasSubstr("blocks by the CPU")));
 }
 
 // A vocabulary of 151,936 in a quarter of what its table and its gradient take.

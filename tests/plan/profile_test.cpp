@@ -106,6 +106,33 @@ TEST(Profile, OfTheVersionBeforeIsStillRead) {
   }
 }
 
+// And those of another know nothing of blocks that the CPU computes.
+TEST(Profile, OfTheVersionWithoutBlocksIsStillRead) {
+  Json json = to_json(machine("h200"));
+  json["version"] = 4;
+  for (const char* figure : {"cpu_flops", "cpu_read_bytes_per_second"}) {
+    json["figures"].erase(figure);
+  }
+  for (Json& shared : json["shared"]) {
+    for (const char* part : {"wants", "beside"}) shared[part].erase("block");
+  }
+  const Profile profile = parse_profile(json, "a file");
+  EXPECT_EQ(profile.cpu_flops.source, "rule of thumb");
+  EXPECT_EQ(profile.cpu_read_bytes_per_second.value, profile.host_bytes_per_second.value);
+  for (const Shared& shared : profile.shared) {
+    EXPECT_EQ(shared.wants_of(Draw::block), shared.wants_of(Draw::update));
+  }
+}
+
+// A product of few tokens takes as long as reading its weights, one of many as computing.
+TEST(Profile, BlocksOfTheCpuTakeTheLongerOfComputingAndReading) {
+  Profile profile = rough_gpu_profile(16);
+  profile.cpu_flops = {1e12, "assumed"};
+  profile.cpu_read_bytes_per_second = {1e11, "assumed"};
+  EXPECT_DOUBLE_EQ(cpu_seconds({.narrow_flops = 2e9, .read_bytes = 2e9}, profile), 0.02);
+  EXPECT_DOUBLE_EQ(cpu_seconds({.flops = 2e12, .read_bytes = 2e9}, profile), 2.0);
+}
+
 TEST(Profile, RefusesWhatIsNone) {
   Json json = to_json(rough_gpu_profile(16));
   const auto refusal = [](const Json& bad) -> std::string {
