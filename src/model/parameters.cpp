@@ -166,6 +166,10 @@ BlockPlaces write_block(Parameters& parameters, const Config& c, std::int64_t la
     write_linears(mlp, c, {&l.up, &l.down});
     places.post_norm = mlp.norm(names.post_norm, c.hidden, c);
   }
+  const int last = cut == BlockCut::whole ? 1 : 2;
+  for (int b = 1; b <= last; ++b) {
+    places.length += parameters.blocks[parameters.blocks.count() - b].length;
+  }
   places.qkv = join(l.qkv, c);
   places.o = l.o.front().place;
   places.up = join(l.up, c);

@@ -85,6 +85,7 @@ struct BlockPlaces {
   LinearPlace down;
   NormPlace input_norm, post_norm;
   NormPlace q_norm, k_norm;  // with Config::qk_norm
+  std::int64_t length = 0;   // of the block, or of its halves together
 };
 BlockPlaces block_places(const Config&, BlockCut = BlockCut::whole);
 

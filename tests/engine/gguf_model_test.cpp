@@ -1,12 +1,16 @@
 // A model as a GGUF file is the model of the folder with the same weights: the same configuration,
 // weights and logits, bit by bit.
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/to_size.h"
 #include "ebb/error.h"
 #include "engine/generator.h"
 #include "engine/made_gguf_models.h"
 #include "engine/small_runs.h"
+#include "files/gguf/types.h"
 #include "files/model/source.h"
 #include "io/temp_folder.h"
 
@@ -170,6 +174,114 @@ TEST(GgufBlocks, RowsInPairsComeInOrder) {
                         }
                       });
   EXPECT_EQ(seen, width * width);
+}
+
+// Matrices in blocks are computed with as they are stored: in fp32 with the bits of the same
+// numbers widened first, in bf16 near to them, in the memory that they take in the file.
+class StoredBlocks : public testing::Test {
+ protected:
+  // Of every matrix another type, so that layers differ.
+  StoredBlocks() {
+    using enum kernels::WeightType;
+    constexpr kernels::WeightType types[] = {q4_k, q6_k, q8_0, q5_0, q4_1, q2_k, q3_k, q5_k};
+    const Weights weights = random_weights(config_);
+    Weights others;
+    files::MadeGguf made = gguf_keys(config_);
+    int next = 0;
+    for (const auto& [name, values] : weights) {
+      const bool rotated =
+          name.find("q_proj") != std::string::npos || name.find("k_proj") != std::string::npos;
+      if (values.shape.size() != 2) {
+        others[name] = values;
+        continue;
+      }
+      const kernels::WeightType type = types[next++ % 8];
+      const std::vector<float> rows = rotated ? in_pairs(values, config_.head_dim) : values.values;
+      const auto count = static_cast<std::int64_t>(rows.size());
+      std::vector<std::byte> blocks(to_size(grain_of(type).size_of(count)));
+      files::narrow(type, rows, blocks);
+      stored_ += static_cast<Bytes>(blocks.size());
+      made.tensor(name_in_gguf(name), files::number_of(type),
+                  {values.shape.rbegin(), values.shape.rend()},
+                  {reinterpret_cast<const char*>(blocks.data()), blocks.size()});
+    }
+    add_weights(made, config_, others);
+    files::write_text(files_, path(), made.bytes());
+  }
+
+  struct Made {
+    std::vector<float> logits;
+    Bytes weights = 0;  // planned, in both tiers
+  };
+  Made generate(DType dtype, bool stored, const plan::FixedGenerationChoices& fixed = {}) {
+    const files::ModelSource source = files::find_model(files_, path().string());
+    Generator generator(runtime_, files_, source,
+                        {.config = source.config,
+                         .dtype = dtype,
+                         .kept = stored ? kept_types(files_, source, "cpu") : files::StoredTypes(),
+                         .positions = 16,
+                         .prompt_tokens = 6,
+                         .limits = {{plan::Tier::device, kGiB}, {plan::Tier::host, kGiB}},
+                         .fixed = fixed});
+    const std::vector<std::int32_t> ids = {1, 5, 39, 2, 2, 17, 30};
+    Made made;
+    for (const std::int32_t id : ids) {
+      const auto found = generator.advance({&id, 1});
+      made.logits.assign(found.begin(), found.end());
+    }
+    for (const plan::Object& object : generator.plan().slice.program.objects) {
+      const bool weights = object.persistent && object.purpose == plan::Purpose::weights;
+      if (weights) made.weights += object.bytes;
+    }
+    return made;
+  }
+  std::filesystem::path path() const { return at_.path() / "model.gguf"; }
+
+  io::PosixFileSystem files_;
+  io::TempFolder at_;
+  Runtime runtime_{DeviceKind::cpu, 2};
+  model::Config config_ = model::parse_config(small_config("llama", {{"hidden_size", 256},
+                                                                     {"num_hidden_layers", 3},
+                                                                     {"num_attention_heads", 4},
+                                                                     {"num_key_value_heads", 2},
+                                                                     {"head_dim", 64},
+                                                                     {"intermediate_size", 512}}),
+                                              "config.json");
+  Bytes stored_ = 0;  // bytes of all matrices
+};
+
+TEST_F(StoredBlocks, HaveTheBitsOfWidenedOnesInFp32) {
+  const Made stored = generate(DType::f32, true);
+  const Made widened = generate(DType::f32, false);
+  EXPECT_EQ(stored.logits, widened.logits);
+  EXPECT_LT(stored.weights, widened.weights / 4);
+  EXPECT_GE(stored.weights, stored_);
+  EXPECT_LT(stored.weights, stored_ + 64 * kKiB);
+}
+
+TEST_F(StoredBlocks, AreNearTheWidenedOnesInBf16) {
+  const Made stored = generate(DType::bf16, true);
+  const Made widened = generate(DType::bf16, false);
+  double both = 0, one = 0, other = 0;
+  for (std::size_t i = 0; i < stored.logits.size(); ++i) {
+    both += static_cast<double>(stored.logits[i]) * widened.logits[i];
+    one += static_cast<double>(stored.logits[i]) * stored.logits[i];
+    other += static_cast<double>(widened.logits[i]) * widened.logits[i];
+  }
+  EXPECT_GT(both / std::sqrt(one * other), 0.999);
+  EXPECT_NE(stored.logits, widened.logits) << "products of 8 bits were not used";
+}
+
+TEST_F(StoredBlocks, HaveTheSameBitsWhereverTheyLive) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Made here = generate(dtype, true, {.streamed_weights = 0});
+    for (const std::int64_t by_cpu : {0, 2, 3}) {
+      plan::FixedGenerationChoices fixed{.streamed_weights = 3};
+      fixed.cpu_blocks = by_cpu;
+      EXPECT_EQ(generate(dtype, true, fixed).logits, here.logits)
+          << name_of(dtype) << ", by the CPU " << by_cpu;
+    }
+  }
 }
 
 // A factor without a type is the linear one.
