@@ -139,12 +139,12 @@ class HybridOptimizer {
   // Once a step for every parameter, in any order.
   void gradient_ready(std::int64_t parameter, void* stream = nullptr);
 
-  // Instead of gradient_ready(): the parameter has no gradient in this step. Its weight, its moments
-  // and the count of its steps stay as they are, and nobody need wait for its weight.
+  // Instead of gradient_ready(): the parameter has no gradient in this step. Its weight, its
+  // moments and the count of its steps stay as they are, and nobody need wait for its weight.
   void leave_out(std::int64_t parameter);
 
-  // The gradients that are ready are not: none is waited for, and what was queued for them has ended
-  // on return. For a step that will not be made.
+  // The gradients that are ready are not: none is waited for, and what was queued for them has
+  // ended on return. For a step that will not be made.
   void discard();
 
   // Clips by the exact norm of all gradients (0: no clipping) and queues the updates, behind what
@@ -184,12 +184,13 @@ class HybridOptimizer {
   std::int64_t steps_of(std::int64_t parameter) const;
   void set_steps(std::int64_t parameter, std::int64_t steps);
 
-  // The moments of a parameter as fp32, as many elements each as it has; `second` is empty for rules
-  // that keep one. Writing, between steps, rounds to the nearest of the state's format.
+  // The moments of a parameter as fp32, as many elements each as it has; `second` is empty for
+  // rules that keep one. Writing, between steps, rounds to the nearest of the state's format.
   void read_moments(std::int64_t parameter, std::span<float> first, std::span<float> second);
   void write_moments(std::int64_t parameter, std::span<const float> first,
                      std::span<const float> second);
-  // The same as the format has them, which loses nothing: plane by plane, of stored_moments() bytes.
+  // The same as the format has them, which loses nothing: plane by plane, of stored_moments()
+  // bytes.
   Bytes stored_moments(std::int64_t parameter) const;
   void read_stored_moments(std::int64_t parameter, std::span<std::byte> to);
   void write_stored_moments(std::int64_t parameter, std::span<const std::byte> from);

@@ -305,8 +305,7 @@ int ebb_hybrid_step_groups(ebb_hybrid* optimizer, const ebb_hybrid_group* groups
                            ebb_hybrid_report* report) {
   return guarded([&] {
     if (report != nullptr) size_of(*report);
-    give_report(report,
-                of(optimizer).step(groups_of(groups, count), clip, gradient_scale, stream));
+    give_report(report, of(optimizer).step(groups_of(groups, count), clip, gradient_scale, stream));
   });
 }
 
@@ -339,16 +338,14 @@ int ebb_hybrid_load(ebb_hybrid* optimizer, const char* path, void* stream) {
 }
 
 int ebb_hybrid_read_master(ebb_hybrid* optimizer, int64_t parameter, float* to, int64_t count) {
-  return guarded([&] {
-    of(optimizer).read_master(parameter, span_at(to, count, "the masters' place"));
-  });
+  return guarded(
+      [&] { of(optimizer).read_master(parameter, span_at(to, count, "the masters' place")); });
 }
 
 int ebb_hybrid_write_master(ebb_hybrid* optimizer, int64_t parameter, const float* from,
                             int64_t count, void* stream) {
-  return guarded([&] {
-    of(optimizer).write_master(parameter, span_at(from, count, "the masters"), stream);
-  });
+  return guarded(
+      [&] { of(optimizer).write_master(parameter, span_at(from, count, "the masters"), stream); });
 }
 
 int ebb_hybrid_steps_of(ebb_hybrid* optimizer, int64_t parameter, int64_t* steps) {

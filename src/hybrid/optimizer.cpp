@@ -215,10 +215,9 @@ void Optimizer::read_master(std::int64_t parameter, std::span<float> to) {
 void Optimizer::require_count(std::string_view what, std::int64_t parameter, std::size_t given,
                               std::int64_t expected) const {
   if (static_cast<std::int64_t>(given) == expected) return;
-  throw ConfigError(fmt::format("{}: it has {}",
-                                fmt::format(fmt::runtime(what),
-                                            in_quotes(parameters_[parameter].name), given),
-                                expected));
+  throw ConfigError(fmt::format(
+      "{}: it has {}",
+      fmt::format(fmt::runtime(what), in_quotes(parameters_[parameter].name), given), expected));
 }
 
 StateStore& Optimizer::store_to_write(std::string_view what) {

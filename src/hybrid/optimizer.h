@@ -87,10 +87,10 @@ class Optimizer {
   struct GradientStatus {
     std::unique_ptr<device::Buffer> weight;  // the caller's, made known to the device
     std::unique_ptr<device::Event> ready;    // recorded by the caller's stream
-    bool is_ready = false;     // or it is known that there is none
-    bool is_left_out = false;  // the latter
-    bool is_awaited = true;    // the caller waited for its weight since the last step
-    std::int64_t steps = 0;    // taken so far
+    bool is_ready = false;                   // or it is known that there is none
+    bool is_left_out = false;                // the latter
+    bool is_awaited = true;                  // the caller waited for its weight since the last step
+    std::int64_t steps = 0;                  // taken so far
   };
   // Events of a chunk, those that its site needs. Each is recorded once a step at most.
   struct ChunkStatus {

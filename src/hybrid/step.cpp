@@ -69,9 +69,10 @@ void Optimizer::gradient_ready(std::int64_t parameter, void* stream) {
 void Optimizer::leave_out(std::int64_t parameter) {
   GradientStatus& status = gradient_status(parameter);
   if (status.is_ready) {
-    throw ConfigError(fmt::format("{} is left out, but its gradient is ready, or it is left out "
-                                  "for the second time in this step",
-                                  in_quotes(parameters_[parameter].name)));
+    throw ConfigError(
+        fmt::format("{} is left out, but its gradient is ready, or it is left out "
+                    "for the second time in this step",
+                    in_quotes(parameters_[parameter].name)));
   }
   issue([&] {
     start_fetching();

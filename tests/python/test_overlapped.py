@@ -193,6 +193,7 @@ class Overlapped(unittest.TestCase):
         with self.assertRaisesRegex(ebb.Error, "attached already"):
             optimizer.attach(model)
         train(model, optimizer, range(2))
+        optimizer.wait()
         average = copy.deepcopy(model)
         average(torch.zeros(1, 40))
         optimizer.detach()

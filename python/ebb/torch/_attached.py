@@ -51,7 +51,12 @@ class Attachment:
             self._owned.update(parameters)
             self._handles.append(
                 module.register_forward_pre_hook(self._waiter(parameters), prepend=True))
-        self._handles.append(model.register_state_dict_pre_hook(self._reader()))
+        # Weights are read, and written, where modules are saved and loaded.
+        for module in model.modules():
+            self._handles.append(module.register_state_dict_pre_hook(self._waiter_for_all()))
+            register = getattr(module, "register_load_state_dict_pre_hook", None)  # from 2.5 on
+            register = register or module._register_load_state_dict_pre_hook
+            self._handles.append(register(self._waiter_for_all()))
 
     def __enter__(self):
         return self
@@ -114,8 +119,9 @@ class Attachment:
 
         return wait
 
-    def _reader(self):
-        def wait(module, prefix, keep_vars):
-            self._optimizer.wait()
+    def _waiter_for_all(self):
+        def wait(*unused):
+            if self._pending:
+                self._optimizer.wait()
 
         return wait

@@ -152,7 +152,8 @@ class LibraryOptimizer(torch.optim.Optimizer):
             self._states.wait_for(entry)
 
     def wait(self):
-        """The current stream sees updated weights: for reads outside of the modules' forward."""
+        """The current stream sees updated weights, and may write them: for what reads or writes
+        weights outside of the modules' forward, state_dict() and load_state_dict()."""
         if self._states.library is not None:
             self._wait_for_all()
         if self._attachment is not None:
