@@ -38,6 +38,7 @@ class States(unittest.TestCase):
                 train(second, after, range(6, 12))
                 self.assertTrue(same_weights(through, second), f"{dtype} {state_format}")
                 self.assertTrue(same_states(optimizer.state_dict(), after.state_dict()))
+                self.assertEqual(after.report.step, 12)
 
     def test_tensors_are_neither_cast_nor_moved(self):
         model = make_model(torch.bfloat16)

@@ -65,6 +65,7 @@ class HybridDeviceOptimizer(LibraryOptimizer):
                 if taken is not None:
                     self._states.waiting[parameter] = taken
         own.clear()
+        self._states.steps = max((s.steps for s in self._states.waiting.values()), default=0)
 
     def _wrap_any(self, optimizer, overlap, fraction, window, options):
         options.pop("states", None)

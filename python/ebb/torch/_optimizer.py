@@ -105,7 +105,7 @@ class LibraryOptimizer(torch.optim.Optimizer):
         if found_inf is not None and float(found_inf) != 0:
             if states.taken:
                 states.discard()
-            self.report = StepReport(self._steps(), float("inf"), 0.0, False, None)
+            self.report = StepReport(states.steps, float("inf"), 0.0, False, None)
             return loss
         for entry in states.entries.values():
             if not entry.is_taken and entry.parameter.grad is not None:
@@ -122,15 +122,12 @@ class LibraryOptimizer(torch.optim.Optimizer):
         return loss
 
     def _note(self, found):
-        self.report = StepReport(found.step, found.norm, found.clip_factor, bool(found.applied),
+        self.report = StepReport(self._states.steps, found.norm, found.clip_factor, bool(found.applied),
                                  None if found.applied else found.first_bad)
         if not found.applied:
             warnings.warn(f"the norm of the gradients is {found.norm}, parameter "
                           f"{found.first_bad} makes it so: the step was left out", RuntimeWarning,
                           stacklevel=4)
-
-    def _steps(self):
-        return self.report.step if self.report else 0
 
     def _check_taken(self, is_scaled):
         """Gradients that were taken as they were made are still what they were."""
@@ -261,6 +258,7 @@ class LibraryOptimizer(torch.optim.Optimizer):
         self._states.drop()
         self._states.waiting = {parameter: found.state for parameter, found in loaded.items()
                                 if found.state is not None}
+        self._states.steps = max((s.steps for s in self._states.waiting.values()), default=0)
         if self._attachment is not None:
             self._attachment.all_are_awaited()
 

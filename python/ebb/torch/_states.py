@@ -96,6 +96,7 @@ class LibraryStates:
         self.entries = {}  # by parameter
         self.waiting = {}  # states of parameters that the library does not hold (yet)
         self.device = None
+        self.steps = 0  # applied, also before states were loaded or made anew
         self.taken = 0  # gradients of the step that is being gathered
         self._with_state = set()  # parameters whose state is not that of a start
         self._signature = None
@@ -213,6 +214,7 @@ class LibraryStates:
                 entry.held = None
             entry.source = None
         self.taken = 0
+        self.steps += int(report.applied)
         return report
 
     def discard(self):
