@@ -52,7 +52,7 @@ fi
 quietly python3 -m venv "$work/empty"
 quietly "$work/empty/bin/pip" install --no-index --no-deps "$wheel"
 (cd tests/python && quietly "$work/empty/bin/python" -m unittest test_package)
-echo "python: without PyTorch: $(tail -n 3 "$work/log" | head -n 1)"
+echo "python: without PyTorch: $(tail -n 3 "$work/log" | tr -s "\n" " ")"
 
 has_torch='import torch; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4)'
 # run_tests PYTHON: in an environment over it that has the wheel.
@@ -67,7 +67,7 @@ run_tests() {
     'import sysconfig; print(sysconfig.get_path("purelib"))'):$site" \
     quietly "$work/torch/bin/python" -m unittest discover)
   echo "python: with PyTorch $("$1" -c 'import torch; print(torch.__version__)'):" \
-    "$(tail -n 3 "$work/log" | head -n 1)"
+    "$(tail -n 3 "$work/log" | tr -s "\n" " ")"
 }
 
 for python in "${EBB_TORCH_PYTHON:-}" python3; do
@@ -121,4 +121,4 @@ inside='
     cd /mnt/tests/python
     /mnt/venv/bin/python -m unittest discover"'
 quietly unshare --mount /bin/sh -ec "$inside" "$root" "$wheel"
-echo "python: with Debian 13's PyTorch: $(tail -n 3 "$work/log" | head -n 1)"
+echo "python: with Debian 13's PyTorch: $(tail -n 3 "$work/log" | tr -s "\n" " ")"
