@@ -6,7 +6,7 @@ JOBS ?= $(shell tools/usable_cores.sh)
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: deps build demo test test-gpu bundle dist fresh bench fuzz lint format clean help
+.PHONY: deps build demo test test-gpu bundle dist python fresh bench fuzz lint format clean help
 
 help:
 	@echo "make deps    install what is missing to build Ebb (Debian, Ubuntu)"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-gpu  build, then run the tests that need an NVIDIA GPU"
 	@echo "make bundle  gather what runs on a bare GPU machine into bundle/"
 	@echo "make dist    pack the command, for machines without a GPU and without its libraries, into dist/"
+	@echo "make python  build the Python package's wheel and run its tests, as far as they can be here"
 	@echo "make fresh   prove README's two commands on bare Debian and Ubuntu systems (needs root)"
 	@echo "make bench   build, then run every benchmark"
 	@echo "make fuzz    fuzz what reads files from outside, FUZZ_SECONDS a target (60)"
@@ -61,6 +62,10 @@ dist:
 	@cmake --preset dist --log-level=NOTICE >/dev/null
 	@cmake --build --preset dist --parallel $(JOBS)
 	@tools/dist.sh
+
+python:
+	@tools/install_deps.sh build
+	@tools/python_tests.sh
 
 fresh:
 	@tools/fresh.sh

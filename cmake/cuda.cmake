@@ -12,7 +12,8 @@ if(EBB_CUDA STREQUAL "AUTO" OR EBB_CUDA)
   endif()
   include(CheckLanguage)
   check_language(CUDA)
-  if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND CUDNN_FOUND)
+  # The optimizer as a library, which is all that the Python package holds, needs no cuDNN.
+  if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND (CUDNN_FOUND OR EBB_PYTHON))
     set(EBB_HAS_CUDA ON)
   elseif(NOT EBB_CUDA STREQUAL "AUTO")
     message(FATAL_ERROR "EBB_CUDA is ${EBB_CUDA}, but not all of it was found: the CUDA toolkit "

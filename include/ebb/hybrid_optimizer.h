@@ -12,6 +12,7 @@
 // Where a state lives and how it is cut never changes a bit of the result.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -44,7 +45,8 @@ class HybridOptimizer {
     const void* gradient = nullptr;  // may come later, with set_gradient()
     Type gradient_type = Type::bf16;
     std::int64_t count = 0;
-    bool decays = true;  // false for biases and norms: no weight decay
+    bool decays = true;      // false for biases and norms: no weight decay
+    std::int64_t group = 0;  // which of the groups of a step it belongs to
   };
 
   // What is not set is as the rule has it by default: adamw has betas 0.9 and 0.95, epsilon 1e-8
@@ -79,6 +81,18 @@ class HybridOptimizer {
     std::string device = "cpu";  // or cuda; auto for a GPU where there is one
     int threads = 0;             // of the CPU, at most 4096; 0: as many as the machine lets us use
     std::uint64_t seed = 0;      // compact formats round at random
+  };
+
+  // What a step has for the parameters of one group. What is not set is as in the settings; setting
+  // what the rule does not have is an error.
+  struct GroupStep {
+    double learning_rate = 0;
+    std::optional<double> beta1{};
+    std::optional<double> beta2{};
+    std::optional<double> epsilon{};
+    std::optional<double> weight_decay{};
+    std::optional<double> momentum{};
+    std::optional<bool> nesterov{};
   };
 
   struct StepReport {
@@ -125,10 +139,22 @@ class HybridOptimizer {
   // Once a step for every parameter, in any order.
   void gradient_ready(std::int64_t parameter, void* stream = nullptr);
 
+  // Instead of gradient_ready(): the parameter has no gradient in this step. Its weight, its
+  // moments and the count of its steps stay as they are, and nobody need wait for its weight.
+  void leave_out(std::int64_t parameter);
+
+  // The gradients that are ready are not: none is waited for, and what was queued for them has
+  // ended on return. For a step that will not be made.
+  void discard();
+
   // Clips by the exact norm of all gradients (0: no clipping) and queues the updates, behind what
   // the stream has queued, as that may still read weights. Blocks until the norm is known, no
-  // longer.
+  // longer. A learning rate alone is that of every group.
   StepReport step(double learning_rate, double clip = 0, void* stream = nullptr);
+  // Of `groups` a parameter takes the one at its index. Gradients are what lies there divided by
+  // `gradient_scale`, which losses were multiplied with; so are the norm and what it is clipped by.
+  StepReport step(std::span<const GroupStep> groups, double clip = 0, double gradient_scale = 1,
+                  void* stream = nullptr);
 
   // What the stream is given later sees the parameter's updated weight, and may overwrite its
   // gradient.
@@ -141,6 +167,7 @@ class HybridOptimizer {
   void weights_changed(void* stream = nullptr);
 
   // All of the state, weights included, in one safetensors file that appears at once or not at all.
+  // It has one count of steps: refused where parameters have taken different numbers of them.
   void save(const std::string& path);
   // Between steps. Placement, limits and format may be others than those it was saved with: moments
   // of another format are converted. Weights are written too, behind what the stream has queued.
@@ -149,6 +176,25 @@ class HybridOptimizer {
 
   // The fp32 masters of a parameter into host memory of as many elements as it has.
   void read_master(std::int64_t parameter, std::span<float> to);
+  // The other way, between steps; writes the weight, behind what the stream has queued.
+  void write_master(std::int64_t parameter, std::span<const float> from, void* stream = nullptr);
+
+  // How many steps the parameter has taken, from which the next one's numbers are made. Written
+  // between steps.
+  std::int64_t steps_of(std::int64_t parameter) const;
+  void set_steps(std::int64_t parameter, std::int64_t steps);
+
+  // The moments of a parameter as fp32, as many elements each as it has; `second` is empty for
+  // rules that keep one. Writing, between steps, rounds to the nearest of the state's format.
+  void read_moments(std::int64_t parameter, std::span<float> first, std::span<float> second);
+  void write_moments(std::int64_t parameter, std::span<const float> first,
+                     std::span<const float> second);
+  // The same as the format has them, which loses nothing: plane by plane, of stored_moments()
+  // bytes.
+  Bytes stored_moments(std::int64_t parameter) const;
+  void read_stored_moments(std::int64_t parameter, std::span<std::byte> to);
+  void write_stored_moments(std::int64_t parameter, std::span<const std::byte> from);
+
   // Digests of all masters and of all moments: equal bits, equal digests, wherever they lie.
   std::string weights_digest();
   std::string moments_digest();

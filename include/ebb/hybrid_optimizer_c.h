@@ -35,7 +35,20 @@ typedef struct ebb_hybrid_parameter {
   int32_t weight_type; /* 0: bf16, 1: fp32 */
   int32_t gradient_type;
   int32_t decays;
+  int64_t group; /* the index of its group in ebb_hybrid_step_groups */
 } ebb_hybrid_parameter;
+
+/* A number that is NaN, or a nesterov of -1, is as in the settings. */
+typedef struct ebb_hybrid_group {
+  size_t struct_size; /* of a list all are of the same size */
+  double learning_rate;
+  double beta1;
+  double beta2;
+  double epsilon;
+  double weight_decay;
+  double momentum;
+  int64_t nesterov;
+} ebb_hybrid_group;
 
 typedef struct ebb_hybrid_report {
   size_t struct_size;
@@ -67,9 +80,14 @@ void ebb_hybrid_destroy(ebb_hybrid* optimizer);
 
 int ebb_hybrid_set_gradient(ebb_hybrid* optimizer, int64_t parameter, const void* gradient);
 int ebb_hybrid_gradient_ready(ebb_hybrid* optimizer, int64_t parameter, void* stream);
+int ebb_hybrid_leave_out(ebb_hybrid* optimizer, int64_t parameter);
+int ebb_hybrid_discard(ebb_hybrid* optimizer);
 /* `report` may be null. Its size is checked before anything is done. */
 int ebb_hybrid_step(ebb_hybrid* optimizer, double learning_rate, double clip, void* stream,
                     ebb_hybrid_report* report);
+int ebb_hybrid_step_groups(ebb_hybrid* optimizer, const ebb_hybrid_group* groups, int64_t count,
+                           double clip, double gradient_scale, void* stream,
+                           ebb_hybrid_report* report);
 int ebb_hybrid_wait_for_weight(ebb_hybrid* optimizer, int64_t parameter, void* stream);
 int ebb_hybrid_wait(ebb_hybrid* optimizer);
 int ebb_hybrid_weights_changed(ebb_hybrid* optimizer, void* stream);
@@ -77,6 +95,20 @@ int ebb_hybrid_weights_changed(ebb_hybrid* optimizer, void* stream);
 int ebb_hybrid_save(ebb_hybrid* optimizer, const char* path);
 int ebb_hybrid_load(ebb_hybrid* optimizer, const char* path, void* stream);
 int ebb_hybrid_read_master(ebb_hybrid* optimizer, int64_t parameter, float* to, int64_t count);
+int ebb_hybrid_write_master(ebb_hybrid* optimizer, int64_t parameter, const float* from,
+                            int64_t count, void* stream);
+int ebb_hybrid_steps_of(ebb_hybrid* optimizer, int64_t parameter, int64_t* steps);
+int ebb_hybrid_set_steps(ebb_hybrid* optimizer, int64_t parameter, int64_t steps);
+/* `second` is null for rules that keep one moment; else both are of `count` elements. */
+int ebb_hybrid_read_moments(ebb_hybrid* optimizer, int64_t parameter, float* first, float* second,
+                            int64_t count);
+int ebb_hybrid_write_moments(ebb_hybrid* optimizer, int64_t parameter, const float* first,
+                             const float* second, int64_t count);
+int ebb_hybrid_stored_moments(ebb_hybrid* optimizer, int64_t parameter, int64_t* bytes);
+int ebb_hybrid_read_stored_moments(ebb_hybrid* optimizer, int64_t parameter, void* to,
+                                   int64_t bytes);
+int ebb_hybrid_write_stored_moments(ebb_hybrid* optimizer, int64_t parameter, const void* from,
+                                    int64_t bytes);
 
 int ebb_hybrid_placement_of(ebb_hybrid* optimizer, ebb_hybrid_placement* placement);
 int ebb_hybrid_traffic(ebb_hybrid* optimizer, int64_t* up_bytes, int64_t* down_bytes);

@@ -1,11 +1,13 @@
 // The functions of C linkage. No exception leaves them: a failure is a return value other than 0
 // (or null), and its text is kept for the thread that saw it.
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -72,7 +74,12 @@ struct Sizes;
 template <>
 struct Sizes<ebb_hybrid_parameter> {
   static constexpr std::string_view name = "ebb_hybrid_parameter";
-  static constexpr std::array<std::size_t, 1> all = {56};
+  static constexpr std::array<std::size_t, 2> all = {64, 56};
+};
+template <>
+struct Sizes<ebb_hybrid_group> {
+  static constexpr std::string_view name = "ebb_hybrid_group";
+  static constexpr std::array<std::size_t, 1> all = {64};
 };
 template <>
 struct Sizes<ebb_hybrid_report> {
@@ -184,29 +191,76 @@ HybridOptimizer::Type type_of(std::int32_t type) {
   return type == 0 ? HybridOptimizer::Type::bf16 : HybridOptimizer::Type::fp32;
 }
 
-// The list's elements are as long as the first one says. What a shorter one lacks is zero.
+// Calls take(element) for those of a list, which are as long as the first one says. What a shorter
+// one lacks is zero.
+template <class Struct, class Take>
+void for_each_of(const Struct* list, std::int64_t count, std::string_view what, Take take) {
+  const std::size_t size =
+      count > 0 ? size_of(at(list, fmt::format("the list of {}s", what))) : std::size_t{0};
+  for (std::int64_t i = 0; i < count; ++i) {
+    Struct element{};
+    std::memcpy(&element, reinterpret_cast<const std::byte*>(list) + ebb::to_size(i) * size, size);
+    if (element.struct_size != size) {
+      throw ConfigError(
+          fmt::format("{} {}: its struct_size is {}, expected {} as that of "
+                      "the first of the list",
+                      what, i, element.struct_size, size));
+    }
+    take(element);
+  }
+}
+
 std::vector<HybridOptimizer::Parameter> parameters_of(const ebb_hybrid_parameter* list,
                                                       std::int64_t count) {
   std::vector<HybridOptimizer::Parameter> all;
-  const std::size_t size = count > 0 ? size_of(at(list, "the list of parameters")) : 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    ebb_hybrid_parameter p{};
-    std::memcpy(&p, reinterpret_cast<const std::byte*>(list) + ebb::to_size(i) * size, size);
-    if (p.struct_size != size) {
-      throw ConfigError(
-          fmt::format("parameter {}: its struct_size is {}, expected {} as that of "
-                      "the first of the list",
-                      i, p.struct_size, size));
-    }
+  for_each_of(list, count, "parameter", [&](const ebb_hybrid_parameter& p) {
     all.push_back({.name = text_of(p.name, "the name of a parameter"),
                    .weight = p.weight,
                    .weight_type = type_of(p.weight_type),
                    .gradient = p.gradient,
                    .gradient_type = type_of(p.gradient_type),
                    .count = p.count,
-                   .decays = p.decays != 0});
-  }
+                   .decays = p.decays != 0,
+                   .group = p.group});
+  });
   return all;
+}
+
+std::vector<HybridOptimizer::GroupStep> groups_of(const ebb_hybrid_group* list,
+                                                  std::int64_t count) {
+  const auto set = [](double number) {
+    return std::isnan(number) ? std::nullopt : std::optional(number);
+  };
+  std::vector<HybridOptimizer::GroupStep> all;
+  for_each_of(list, count, "group", [&](const ebb_hybrid_group& group) {
+    all.push_back(
+        {.learning_rate = group.learning_rate,
+         .beta1 = set(group.beta1),
+         .beta2 = set(group.beta2),
+         .epsilon = set(group.epsilon),
+         .weight_decay = set(group.weight_decay),
+         .momentum = set(group.momentum),
+         .nesterov = group.nesterov < 0 ? std::nullopt : std::optional(group.nesterov != 0)});
+  });
+  return all;
+}
+
+// Memory of the caller's that is read or written. Null only where nothing is.
+template <class Value>
+std::span<Value> span_at(Value* data, std::int64_t count, std::string_view what) {
+  if (count > 0) at(data, what);
+  if (count < 0) throw ConfigError(fmt::format("{}: {} elements", what, count));
+  return {data, ebb::to_size(count)};
+}
+
+void give_report(ebb_hybrid_report* to, const HybridOptimizer::StepReport& made) {
+  if (to == nullptr) return;
+  give(*to, {.struct_size = 0,
+             .step = made.step,
+             .norm = made.norm,
+             .clip_factor = made.clip_factor,
+             .first_bad = made.first_bad,
+             .applied = made.applied ? 1 : 0});
 }
 
 }  // namespace
@@ -242,15 +296,25 @@ int ebb_hybrid_step(ebb_hybrid* optimizer, double learning_rate, double clip, vo
   return guarded([&] {
     // Before the step: afterwards it would be made and the failure untrue.
     if (report != nullptr) size_of(*report);
-    const HybridOptimizer::StepReport made = of(optimizer).step(learning_rate, clip, stream);
-    if (report == nullptr) return;
-    give(*report, {.struct_size = 0,
-                   .step = made.step,
-                   .norm = made.norm,
-                   .clip_factor = made.clip_factor,
-                   .first_bad = made.first_bad,
-                   .applied = made.applied ? 1 : 0});
+    give_report(report, of(optimizer).step(learning_rate, clip, stream));
   });
+}
+
+int ebb_hybrid_step_groups(ebb_hybrid* optimizer, const ebb_hybrid_group* groups, int64_t count,
+                           double clip, double gradient_scale, void* stream,
+                           ebb_hybrid_report* report) {
+  return guarded([&] {
+    if (report != nullptr) size_of(*report);
+    give_report(report, of(optimizer).step(groups_of(groups, count), clip, gradient_scale, stream));
+  });
+}
+
+int ebb_hybrid_leave_out(ebb_hybrid* optimizer, int64_t parameter) {
+  return guarded([&] { of(optimizer).leave_out(parameter); });
+}
+
+int ebb_hybrid_discard(ebb_hybrid* optimizer) {
+  return guarded([&] { of(optimizer).discard(); });
 }
 
 int ebb_hybrid_wait_for_weight(ebb_hybrid* optimizer, int64_t parameter, void* stream) {
@@ -274,10 +338,57 @@ int ebb_hybrid_load(ebb_hybrid* optimizer, const char* path, void* stream) {
 }
 
 int ebb_hybrid_read_master(ebb_hybrid* optimizer, int64_t parameter, float* to, int64_t count) {
+  return guarded(
+      [&] { of(optimizer).read_master(parameter, span_at(to, count, "the masters' place")); });
+}
+
+int ebb_hybrid_write_master(ebb_hybrid* optimizer, int64_t parameter, const float* from,
+                            int64_t count, void* stream) {
+  return guarded(
+      [&] { of(optimizer).write_master(parameter, span_at(from, count, "the masters"), stream); });
+}
+
+int ebb_hybrid_steps_of(ebb_hybrid* optimizer, int64_t parameter, int64_t* steps) {
+  return guarded([&] { at(steps, "steps") = of(optimizer).steps_of(parameter); });
+}
+
+int ebb_hybrid_set_steps(ebb_hybrid* optimizer, int64_t parameter, int64_t steps) {
+  return guarded([&] { of(optimizer).set_steps(parameter, steps); });
+}
+
+int ebb_hybrid_read_moments(ebb_hybrid* optimizer, int64_t parameter, float* first, float* second,
+                            int64_t count) {
   return guarded([&] {
-    if (count > 0) at(to, "the masters' place");
-    if (count < 0) throw ConfigError(fmt::format("read_master into {} elements", count));
-    of(optimizer).read_master(parameter, {to, ebb::to_size(count)});
+    of(optimizer).read_moments(parameter, span_at(first, count, "the first moments' place"),
+                               {second, second == nullptr ? 0 : ebb::to_size(count)});
+  });
+}
+
+int ebb_hybrid_write_moments(ebb_hybrid* optimizer, int64_t parameter, const float* first,
+                             const float* second, int64_t count) {
+  return guarded([&] {
+    of(optimizer).write_moments(parameter, span_at(first, count, "the first moments"),
+                                {second, second == nullptr ? 0 : ebb::to_size(count)});
+  });
+}
+
+int ebb_hybrid_stored_moments(ebb_hybrid* optimizer, int64_t parameter, int64_t* bytes) {
+  return guarded([&] { at(bytes, "bytes") = of(optimizer).stored_moments(parameter); });
+}
+
+int ebb_hybrid_read_stored_moments(ebb_hybrid* optimizer, int64_t parameter, void* to,
+                                   int64_t bytes) {
+  return guarded([&] {
+    of(optimizer).read_stored_moments(
+        parameter, span_at(static_cast<std::byte*>(to), bytes, "the moments' place"));
+  });
+}
+
+int ebb_hybrid_write_stored_moments(ebb_hybrid* optimizer, int64_t parameter, const void* from,
+                                    int64_t bytes) {
+  return guarded([&] {
+    of(optimizer).write_stored_moments(
+        parameter, span_at(static_cast<const std::byte*>(from), bytes, "the moments"));
   });
 }
 

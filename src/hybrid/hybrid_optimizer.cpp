@@ -62,6 +62,12 @@ void HybridOptimizer::gradient_ready(std::int64_t parameter, void* stream) {
 HybridOptimizer::StepReport HybridOptimizer::step(double learning_rate, double clip, void* stream) {
   return body().optimizer.step(learning_rate, clip, stream);
 }
+HybridOptimizer::StepReport HybridOptimizer::step(std::span<const GroupStep> groups, double clip,
+                                                  double gradient_scale, void* stream) {
+  return body().optimizer.step(groups, clip, gradient_scale, stream);
+}
+void HybridOptimizer::leave_out(std::int64_t parameter) { body().optimizer.leave_out(parameter); }
+void HybridOptimizer::discard() { body().optimizer.discard(); }
 void HybridOptimizer::wait_for_weight(std::int64_t parameter, void* stream) {
   body().optimizer.wait_for_weight(parameter, stream);
 }
@@ -75,6 +81,34 @@ void HybridOptimizer::load(const std::string& path, void* stream) {
 
 void HybridOptimizer::read_master(std::int64_t parameter, std::span<float> to) {
   body().optimizer.read_master(parameter, to);
+}
+void HybridOptimizer::write_master(std::int64_t parameter, std::span<const float> from,
+                                   void* stream) {
+  body().optimizer.write_master(parameter, from, stream);
+}
+std::int64_t HybridOptimizer::steps_of(std::int64_t parameter) const {
+  return body().optimizer.steps_of(parameter);
+}
+void HybridOptimizer::set_steps(std::int64_t parameter, std::int64_t steps) {
+  body().optimizer.set_steps(parameter, steps);
+}
+void HybridOptimizer::read_moments(std::int64_t parameter, std::span<float> first,
+                                   std::span<float> second) {
+  body().optimizer.read_moments(parameter, first, second);
+}
+void HybridOptimizer::write_moments(std::int64_t parameter, std::span<const float> first,
+                                    std::span<const float> second) {
+  body().optimizer.write_moments(parameter, first, second);
+}
+Bytes HybridOptimizer::stored_moments(std::int64_t parameter) const {
+  return body().optimizer.stored_moments(parameter);
+}
+void HybridOptimizer::read_stored_moments(std::int64_t parameter, std::span<std::byte> to) {
+  body().optimizer.read_stored_moments(parameter, to);
+}
+void HybridOptimizer::write_stored_moments(std::int64_t parameter,
+                                           std::span<const std::byte> from) {
+  body().optimizer.write_stored_moments(parameter, from);
 }
 std::string HybridOptimizer::weights_digest() { return body().optimizer.store().weights_digest(); }
 std::string HybridOptimizer::moments_digest() {

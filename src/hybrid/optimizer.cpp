@@ -107,12 +107,16 @@ void Optimizer::clear_states() {
                      });
 }
 
-Optimizer::GradientStatus& Optimizer::gradient_status(std::int64_t parameter) {
+const Optimizer::GradientStatus& Optimizer::gradient_status(std::int64_t parameter) const {
   if (parameter < 0 || parameter >= parameters()) {
     throw ConfigError(
         fmt::format("parameter {}: there are {}, counted from 0", parameter, parameters()));
   }
   return gradient_status_[parameter];
+}
+
+Optimizer::GradientStatus& Optimizer::gradient_status(std::int64_t parameter) {
+  return const_cast<GradientStatus&>(std::as_const(*this).gradient_status(parameter));
 }
 
 device::ForeignStream& Optimizer::foreign(void* stream) {
@@ -203,16 +207,127 @@ void Optimizer::weights_changed(void* stream) {
 
 void Optimizer::read_master(std::int64_t parameter, std::span<float> to) {
   gradient_status(parameter);
-  const Parameter& of = parameters_[parameter];
-  if (static_cast<std::int64_t>(to.size()) != of.count) {
-    throw ConfigError(fmt::format("read_master of {} into {} elements: it has {}",
-                                  in_quotes(of.name), to.size(), of.count));
-  }
+  require_count("read_master() of {} into {} elements", parameter, to.size(),
+                parameters_[parameter].count);
   store().read_master(static_cast<int>(parameter), 0, to);
 }
 
+void Optimizer::require_count(std::string_view what, std::int64_t parameter, std::size_t given,
+                              std::int64_t expected) const {
+  if (static_cast<std::int64_t>(given) == expected) return;
+  throw ConfigError(fmt::format(
+      "{}: it has {}",
+      fmt::format(fmt::runtime(what), in_quotes(parameters_[parameter].name), given), expected));
+}
+
+StateStore& Optimizer::store_to_write(std::string_view what) {
+  require_between_steps(what);
+  wait();
+  fetching_ = false;
+  return store_;
+}
+
+void Optimizer::write_master(std::int64_t parameter, std::span<const float> from, void* stream) {
+  gradient_status(parameter);
+  require_count("write_master() of {} from {} elements", parameter, from.size(),
+                parameters_[parameter].count);
+  StateStore& store = store_to_write("write_master()");
+  issue([&] {
+    order_behind(stream, {&compute_});
+    store.write_master(static_cast<int>(parameter), 0, from);
+  });
+}
+
+std::int64_t Optimizer::steps_of(std::int64_t parameter) const {
+  return gradient_status(parameter).steps;
+}
+
+void Optimizer::set_steps(std::int64_t parameter, std::int64_t steps) {
+  GradientStatus& status = gradient_status(parameter);
+  require_between_steps("set_steps()");
+  if (steps < 0 || steps > kMostSteps) {
+    throw ConfigError(fmt::format("set_steps() of {}: {} is not 0 to {}",
+                                  in_quotes(parameters_[parameter].name), steps, kMostSteps));
+  }
+  status.steps = steps;
+}
+
+void Optimizer::read_moments(std::int64_t parameter, std::span<float> first,
+                             std::span<float> second) {
+  gradient_status(parameter);
+  const std::int64_t count = parameters_[parameter].count;
+  const bool both = states::moments_of(choices_.rule) == 2;
+  require_count("read_moments() of {}, the first into {} elements", parameter, first.size(), count);
+  require_count("read_moments() of {}, the second into {} elements", parameter, second.size(),
+                both ? count : 0);
+  StateStore& from = store();
+  from.read_moment(Plane::first, static_cast<int>(parameter), 0, first);
+  if (both) from.read_moment(Plane::second, static_cast<int>(parameter), 0, second);
+}
+
+void Optimizer::write_moments(std::int64_t parameter, std::span<const float> first,
+                              std::span<const float> second) {
+  gradient_status(parameter);
+  const std::int64_t count = parameters_[parameter].count;
+  require_count("write_moments() of {}, the first from {} elements", parameter, first.size(),
+                count);
+  require_count("write_moments() of {}, the second from {} elements", parameter, second.size(),
+                states::moments_of(choices_.rule) == 2 ? count : 0);
+  StateStore& store = store_to_write("write_moments()");
+  issue([&] { store.write_moments(static_cast<int>(parameter), first, second); });
+}
+
+Bytes Optimizer::stored_moments(std::int64_t parameter) const {
+  gradient_status(parameter);
+  const states::Tensor& tensor = map_.tensors[parameter];
+  Bytes bytes = 0;
+  for (const Plane plane : states::moment_planes(tensor.kind)) {
+    bytes += states::plane_bytes(plane, tensor.kind, tensor.count);
+  }
+  return bytes;
+}
+
+void Optimizer::read_stored_moments(std::int64_t parameter, std::span<std::byte> to) {
+  require_count("read_stored_moments() of {} into {} bytes", parameter, to.size(),
+                stored_moments(parameter));
+  StateStore& from = store();
+  for (const Plane plane : states::moment_planes(map_.tensors[parameter].kind)) {
+    from.read_plane(plane, static_cast<int>(parameter), [&](std::span<const std::byte> piece) {
+      std::copy(piece.begin(), piece.end(), to.begin());
+      to = to.subspan(piece.size());
+    });
+  }
+}
+
+void Optimizer::write_stored_moments(std::int64_t parameter, std::span<const std::byte> from) {
+  require_count("write_stored_moments() of {} from {} bytes", parameter, from.size(),
+                stored_moments(parameter));
+  StateStore& store = store_to_write("write_stored_moments()");
+  const states::Tensor& tensor = map_.tensors[parameter];
+  issue([&] {
+    for (const Plane plane : states::moment_planes(tensor.kind)) {
+      states::for_pieces(tensor.count, [&](std::int64_t first, std::int64_t n) {
+        const std::size_t bytes = to_size(states::plane_bytes(plane, tensor.kind, n));
+        std::copy_n(from.begin(), bytes, store.staging());
+        store.write(plane, static_cast<int>(parameter), first, n, store.staging());
+        from = from.subspan(bytes);
+      });
+    }
+  });
+}
+
 void Optimizer::save(io::FileSystem& files, const std::filesystem::path& path) {
-  save_state(files, path, store(), info_);
+  StateInfo info = info_;
+  info.step = gradient_status_[0].steps;
+  for (std::size_t p = 1; p < gradient_status_.size(); ++p) {
+    if (gradient_status_[p].steps == info.step) continue;
+    throw ConfigError(fmt::format(
+        "save(): {} has taken {} steps and {} has taken {}, a file has one count for all: read the "
+        "states of the parameters instead",
+        in_quotes(parameters_[0].name), info.step, in_quotes(parameters_[p].name),
+        gradient_status_[p].steps));
+  }
+  save_state(files, path, store(), info);
 }
 
 void Optimizer::load(io::FileSystem& files, const std::filesystem::path& path, void* stream) {
@@ -225,6 +340,7 @@ void Optimizer::load(io::FileSystem& files, const std::filesystem::path& path, v
     file.load(store_);
   });
   info_.step = file.info().step;
+  for (GradientStatus& status : gradient_status_) status.steps = info_.step;
   info_.seed = file.info().seed;
 }
 

@@ -44,6 +44,7 @@ namespace ebb::hybrid {
 class Optimizer {
  public:
   using StepReport = HybridOptimizer::StepReport;
+  using GroupStep = HybridOptimizer::GroupStep;
 
   // As HybridOptimizer's. With a `slow_lanes_seed` other than 0, lanes pause at random: for tests
   // of ordering.
@@ -60,11 +61,24 @@ class Optimizer {
 
   void set_gradient(std::int64_t parameter, const void* gradient);
   void gradient_ready(std::int64_t parameter, void* stream);
+  void leave_out(std::int64_t parameter);
+  void discard();
   StepReport step(double learning_rate, double clip, void* stream);
+  StepReport step(std::span<const GroupStep> groups, double clip, double gradient_scale,
+                  void* stream);
   void wait_for_weight(std::int64_t parameter, void* stream);
   void wait();
   void weights_changed(void* stream);
   void read_master(std::int64_t parameter, std::span<float> to);
+  void write_master(std::int64_t parameter, std::span<const float> from, void* stream);
+  std::int64_t steps_of(std::int64_t parameter) const;
+  void set_steps(std::int64_t parameter, std::int64_t steps);
+  void read_moments(std::int64_t parameter, std::span<float> first, std::span<float> second);
+  void write_moments(std::int64_t parameter, std::span<const float> first,
+                     std::span<const float> second);
+  Bytes stored_moments(std::int64_t parameter) const;
+  void read_stored_moments(std::int64_t parameter, std::span<std::byte> to);
+  void write_stored_moments(std::int64_t parameter, std::span<const std::byte> from);
   void save(io::FileSystem& files, const std::filesystem::path& path);
   void load(io::FileSystem& files, const std::filesystem::path& path, void* stream);
 
@@ -73,8 +87,10 @@ class Optimizer {
   struct GradientStatus {
     std::unique_ptr<device::Buffer> weight;  // the caller's, made known to the device
     std::unique_ptr<device::Event> ready;    // recorded by the caller's stream
-    bool is_ready = false;
-    bool is_awaited = true;  // the caller waited for its weight since the last step
+    bool is_ready = false;                   // or it is known that there is none
+    bool is_left_out = false;                // the latter
+    bool is_awaited = true;                  // the caller waited for its weight since the last step
+    std::int64_t steps = 0;                  // taken so far
   };
   // Events of a chunk, those that its site needs. Each is recorded once a step at most.
   struct ChunkStatus {
@@ -86,7 +102,11 @@ class Optimizer {
     std::unique_ptr<device::Event> done;     // its weights are what the step made of them
   };
 
+  // What each parameter takes of a step: nothing where it is left out.
+  using StepNumbers = List<std::optional<kernels::Step>>;
+
   GradientStatus& gradient_status(std::int64_t parameter);
+  const GradientStatus& gradient_status(std::int64_t parameter) const;
   ChunkStatus& chunk_status(int chunk) { return chunk_status_[chunk]; }
   // The caller's stream, made known to the device by its first use and kept; null is the default
   // one.
@@ -95,6 +115,11 @@ class Optimizer {
   void order_behind(void* stream, std::initializer_list<device::Stream*> lanes);
   // Throws ConfigError, naming `what`, where a gradient of the next step is ready already.
   void require_between_steps(std::string_view what) const;
+  // Throws ConfigError where a call has another count of elements or bytes than the parameter has.
+  void require_count(std::string_view what, std::int64_t parameter, std::size_t given,
+                     std::int64_t expected) const;
+  // The store, for moments and masters that are written between steps: what was fetched is stale.
+  StateStore& store_to_write(std::string_view what);
 
   // Queues work that may throw: the first failure ends all work, and is thrown by later calls.
   template <class Work>
@@ -110,15 +135,22 @@ class Optimizer {
   void start_fetching();
   void fetch(std::size_t streamed);
   void send_gradients(std::int64_t parameter);
+  // A gradient of the chunk's is on its way down, or will not come.
+  void count_gradient(ChunkStatus& chunk);
+  // Nobody counts on gradients any more: the next step's may come.
+  void forget_gradients();
   // Blocks until every gradient's squares are summed: the one wait of a step.
-  states::GradientNorm find_norm(double clip);
+  states::GradientNorm find_norm(double clip, double gradient_scale);
+  std::shared_ptr<const StepNumbers> step_numbers(const std::vector<states::Rule>& rules,
+                                                  std::span<const GroupStep> groups) const;
   // Each queues the updates of its site, in the order of the chunks, and returns.
-  void update_on_host(const states::UpdateNumbers& numbers, const kernels::StepScale& scale);
-  void update_resident(const states::UpdateNumbers& numbers);
-  void update_streamed(const states::UpdateNumbers& numbers);
+  void update_on_host(const std::shared_ptr<const StepNumbers>& numbers,
+                      const kernels::StepScale& scale);
+  void update_resident(const std::shared_ptr<const StepNumbers>& numbers);
+  void update_streamed(const std::shared_ptr<const StepNumbers>& numbers);
   // Runs on the host or compute lane.
-  void update(std::size_t chunk, std::byte* state, bool on_host,
-              const states::UpdateNumbers& numbers, const kernels::StepScale* scale);
+  void update(std::size_t chunk, std::byte* state, bool on_host, const StepNumbers& numbers,
+              const kernels::StepScale* scale);
 
   // Declared in the order that they need each other; lanes last, as their end waits for the work.
   List<Parameter> parameters_;

@@ -175,7 +175,9 @@ std::vector<Parameter> check_parameters(const std::vector<HybridOptimizer::Param
                    .gradient_type = dtype_of(p.gradient_type),
                    .count = p.count,
                    .decays = p.decays,
+                   .group = p.group,
                    .key = key_of(p.name)});
+    if (p.group < 0) refuse(fmt::format("its group is {}, expected an index from 0 on", p.group));
     if (p.gradient != nullptr) check_gradient(all.back(), p.gradient);
   }
   check_overlaps(all);

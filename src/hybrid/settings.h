@@ -39,6 +39,7 @@ struct Parameter {
   DType gradient_type = DType::bf16;
   std::int64_t count = 0;
   bool decays = true;
+  std::int64_t group = 0;
   std::uint64_t key = 0;  // of its name: random numbers do not depend on the order of the list
 
   Bytes weight_bytes() const { return count * size_of(weight_type); }

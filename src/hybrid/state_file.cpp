@@ -26,8 +26,6 @@ constexpr std::string_view kVersion = "2";
 constexpr std::string_view kVersionWithoutNames = "1";
 constexpr std::string_view kDigestName = "digest";
 constexpr Bytes kDigestBytes = 32;
-// Far beyond any run, and far from where step arithmetic could overflow.
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
 
 std::string tensor_name(const std::string& parameter, Plane plane) {
   return fmt::format("{}.{}", parameter, name_of(plane));

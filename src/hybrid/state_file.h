@@ -19,6 +19,9 @@
 
 namespace ebb::hybrid {
 
+// Far beyond any run, and far from where step arithmetic could overflow.
+inline constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
+
 struct StateInfo {
   states::Rule rule;
   kernels::StateFormat format = kernels::StateFormat::exact;

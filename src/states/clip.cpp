@@ -8,7 +8,8 @@
 
 namespace ebb::states {
 
-GradientNorm global_norm(std::span<const std::span<const double>> partials, double clip) {
+GradientNorm global_norm(std::span<const std::span<const double>> partials, double clip,
+                         double divisor) {
   GradientNorm norm;
   double total = 0;
   std::int64_t tensor = 0;
@@ -20,23 +21,24 @@ GradientNorm global_norm(std::span<const std::span<const double>> partials, doub
     if (norm.first_bad_tensor < 0 && !std::isfinite(total)) norm.first_bad_tensor = tensor;
     ++tensor;
   }
-  norm.value = std::sqrt(total);
+  norm.value = std::sqrt(total) / divisor;
   if (norm.first_bad_tensor >= 0) {
     norm.scale.apply = 0;
-  } else if (clip > 0) {
-    norm.scale.gradient_scale = static_cast<float>(std::min(1.0, clip / (norm.value + 1e-6)));
+  } else {
+    const double factor = clip > 0 ? std::min(1.0, clip / (norm.value + 1e-6)) : 1.0;
+    norm.scale.gradient_scale = static_cast<float>(factor / divisor);
   }
   return norm;
 }
 
-GradientNorm global_norm(const ChunkMap& map, const double* squares, double clip) {
+GradientNorm global_norm(const ChunkMap& map, const double* squares, double clip, double divisor) {
   std::vector<std::span<const double>> tensors;
   tensors.reserve(map.tensors.size());
   for (const Tensor& tensor : map.tensors) {
     tensors.emplace_back(squares + tensor.first_square,
                          to_size(kernels::norm_blocks(tensor.count)));
   }
-  return global_norm(tensors, clip);
+  return global_norm(tensors, clip, divisor);
 }
 
 }  // namespace ebb::states

@@ -21,9 +21,14 @@ struct GradientNorm {
 //
 // The clip factor is clip / (norm + 1e-6), at most 1 (as torch's clip_grad_norm_), in double and
 // rounded once; a clip of 0 or less means 1. A norm that is not finite gives apply = 0.
-GradientNorm global_norm(std::span<const std::span<const double>> partials, double clip);
+//
+// Where gradients were made too large by a factor, that is the divisor: the norm is that of what
+// they are without it, and the scale takes them there.
+GradientNorm global_norm(std::span<const std::span<const double>> partials, double clip,
+                         double divisor = 1);
 
 // The same of all sums of squares as the map numbers them.
-GradientNorm global_norm(const ChunkMap& map, const double* squares, double clip);
+GradientNorm global_norm(const ChunkMap& map, const double* squares, double clip,
+                         double divisor = 1);
 
 }  // namespace ebb::states

@@ -137,7 +137,10 @@ void set(Rule& rule, const std::optional<Value>& wish, std::string_view flag, Fi
 }  // namespace
 
 Rule make_rule(const RuleOptions& options) {
-  Rule rule = parse_rule(options.name);
+  return with_options(parse_rule(options.name), options);
+}
+
+Rule with_options(Rule rule, const RuleOptions& options) {
   set(rule, options.beta1, "--beta1", [](auto& r) -> double* {
     if constexpr (requires { r.beta1; }) return &r.beta1;
     return nullptr;

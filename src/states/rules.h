@@ -62,6 +62,8 @@ struct RuleOptions {
 
 // The rule as wished, valid. Throws ConfigError also for what the rule does not have.
 Rule make_rule(const RuleOptions& options);
+// The same rule with what the options say besides its name.
+Rule with_options(Rule rule, const RuleOptions& options);
 
 std::string_view name_of(const Rule& rule);
 // The rule of that name as it comes, to be changed and validated. Throws ConfigError that lists the

@@ -124,6 +124,19 @@ void Store::convert(StateFormat stored, int p, std::int64_t first, std::int64_t 
   }
 }
 
+void Store::write_moments(int p, std::span<const float> first, std::span<const float> second) {
+  // As if weights were f32, which have no low halves.
+  const StateKind kind{kind_of(p).format, DType::f32, kind_of(p).moments};
+  for_pieces(static_cast<std::int64_t>(first.size()), [&](std::int64_t from, std::int64_t n) {
+    std::memset(staging_, 0, to_size(state_bytes(kind, n)));
+    narrow_moments(first.data() + from, second.empty() ? nullptr : second.data() + from,
+                   state_span(planes(staging_, kind, n), kind, 0, n));
+    for (const Plane plane : moment_planes(kind)) {
+      write(plane, p, from, n, staging_ + offset_of(plane, kind, n));
+    }
+  });
+}
+
 void Store::write_master(std::span<const int> parameters, std::int64_t first,
                          std::span<const float> values) {
   for_pieces(static_cast<std::int64_t>(values.size()), [&](std::int64_t from, std::int64_t n) {

@@ -67,6 +67,10 @@ class Store {
   // A moment as fp32, whatever its format. `first` is a multiple of kernels::kStateBlock.
   void read_moment(Plane plane, int parameter, std::int64_t first, std::span<float> values);
 
+  // Both moments of a whole parameter, rounded to the nearest of its format; `second` is empty
+  // where it has one.
+  void write_moments(int parameter, std::span<const float> first, std::span<const float> second);
+
   // Planes of zeros everywhere: with those of the moments, a start; with the low halves, the
   // weights are the masters.
   void clear(std::span<const Plane> planes);

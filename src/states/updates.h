@@ -24,7 +24,12 @@ struct PartMemory {
   const std::byte* gradient = nullptr;
 };
 
-// A span for each part of the chunk, whose state lies at `state`.
+// A span for each part of the chunk, whose state lies at `state`, with what `step_of` has for its
+// parameter; none where that is null.
+std::vector<kernels::SpanUpdate> updates_of(const ChunkMap& map, std::int64_t chunk,
+                                            std::byte* state,
+                                            FunctionRef<const kernels::Step*(int)> step_of,
+                                            FunctionRef<PartMemory(const Part&)> memory_of);
 std::vector<kernels::SpanUpdate> updates_of(const ChunkMap& map, std::int64_t chunk,
                                             std::byte* state, const UpdateNumbers& numbers,
                                             FunctionRef<PartMemory(const Part&)> memory_of);

@@ -3,7 +3,11 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstring>
+#include <limits>
 #include <memory>
 
 #include "ebb/hybrid_optimizer.h"
@@ -25,7 +29,8 @@ std::vector<ebb_hybrid_parameter> c_parameters(Loop& loop) {
                    .count = t.shape.count,
                    .weight_type = t.shape.weight_type == Type::fp32 ? 1 : 0,
                    .gradient_type = t.shape.gradient_type == Type::fp32 ? 1 : 0,
-                   .decays = t.shape.decays ? 1 : 0});
+                   .decays = t.shape.decays ? 1 : 0,
+                   .group = 0});
   }
   return all;
 }
@@ -183,14 +188,129 @@ TEST(CInterface, RefusesStructsOfUnknownSize) {
   ebb_hybrid_destroy(made);
 }
 
+// A program that was compiled with the header before it had groups.
+TEST(CInterface, TakesParametersOfTheFirstVersion) {
+  Loop loop(small_shapes());
+  const auto parameters = c_parameters(loop);
+  constexpr std::size_t size = offsetof(ebb_hybrid_parameter, group);
+  std::vector<std::byte> list(size * parameters.size());
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    ebb_hybrid_parameter old = parameters[p];
+    old.struct_size = size;
+    std::memcpy(list.data() + p * size, &old, size);
+  }
+  ebb_hybrid* made =
+      ebb_hybrid_create("{}", reinterpret_cast<const ebb_hybrid_parameter*>(list.data()),
+                        static_cast<std::int64_t>(parameters.size()), nullptr);
+  EXPECT_NE(made, nullptr) << ebb_hybrid_error();
+  ebb_hybrid_destroy(made);
+}
+
+// Groups' numbers, what has no gradient, and states by parameter: as the class does it.
+TEST(CInterface, StepsByGroupsAndReadsStates) {
+  Loop of_class(small_shapes());
+  auto class_parameters = of_class.parameters();
+  Loop loop(small_shapes());
+  auto parameters = c_parameters(loop);
+  const auto count = static_cast<std::int64_t>(parameters.size());
+  for (std::int64_t p = 0; p < count; ++p) {
+    parameters[static_cast<std::size_t>(p)].group = p % 2;
+    class_parameters[static_cast<std::size_t>(p)].group = p % 2;
+  }
+  HybridOptimizer expected({}, class_parameters);
+  ebb_hybrid* found = ebb_hybrid_create("{}", parameters.data(), count, nullptr);
+  ASSERT_NE(found, nullptr) << ebb_hybrid_error();
+  for (std::int64_t p = 0; p < count; ++p) {
+    of_class.make_gradient(static_cast<std::size_t>(p), 1);
+    loop.make_gradient(static_cast<std::size_t>(p), 1);
+    ASSERT_EQ(
+        p == 2 ? ebb_hybrid_leave_out(found, p) : ebb_hybrid_gradient_ready(found, p, nullptr), 0);
+    p == 2 ? expected.leave_out(p) : expected.gradient_ready(p);
+  }
+  const double unset = std::numeric_limits<double>::quiet_NaN();
+  std::array<ebb_hybrid_group, 2> groups{};
+  groups.fill({sizeof(ebb_hybrid_group), 1e-2, unset, unset, unset, unset, unset, -1});
+  groups[1].learning_rate = 1e-3;
+  groups[1].beta2 = 0.5;
+  ebb_hybrid_report report{};
+  report.struct_size = sizeof report;
+  ASSERT_EQ(ebb_hybrid_step_groups(found, groups.data(), 2, 1.0, 4.0, nullptr, &report), 0)
+      << ebb_hybrid_error();
+  const auto wanted = expected.step(
+      std::array<HybridOptimizer::GroupStep, 2>{
+          {{.learning_rate = 1e-2}, {.learning_rate = 1e-3, .beta2 = 0.5}}},
+      1.0, 4.0);
+  EXPECT_EQ(report.norm, wanted.norm);
+  EXPECT_EQ(report.clip_factor, wanted.clip_factor);
+  std::array<char, 33> weights{};
+  std::array<char, 33> moments{};
+  ASSERT_EQ(ebb_hybrid_digests(found, weights.data(), moments.data()), 0);
+  EXPECT_EQ(weights.data(), expected.weights_digest());
+  EXPECT_EQ(moments.data(), expected.moments_digest());
+  std::int64_t steps = -1;
+  ASSERT_EQ(ebb_hybrid_steps_of(found, 2, &steps), 0);
+  EXPECT_EQ(steps, 0);
+
+  const std::int64_t size = loop.tensors[0].shape.count;
+  std::vector<float> first(static_cast<std::size_t>(size));
+  std::vector<float> second(first.size());
+  ASSERT_EQ(ebb_hybrid_read_moments(found, 0, first.data(), second.data(), size), 0);
+  ASSERT_EQ(ebb_hybrid_write_moments(found, 0, second.data(), first.data(), size), 0);
+  std::int64_t bytes = 0;
+  ASSERT_EQ(ebb_hybrid_stored_moments(found, 0, &bytes), 0);
+  ASSERT_EQ(bytes, 8 * size);
+  std::vector<float> stored(2 * first.size());
+  ASSERT_EQ(ebb_hybrid_read_stored_moments(found, 0, stored.data(), bytes), 0);
+  EXPECT_TRUE(std::equal(second.begin(), second.end(), stored.begin()));
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), stored.begin() + size));
+  ASSERT_EQ(ebb_hybrid_write_stored_moments(found, 0, stored.data(), bytes), 0);
+  ASSERT_EQ(ebb_hybrid_set_steps(found, 0, 9), 0);
+  ASSERT_EQ(ebb_hybrid_write_master(found, 0, first.data(), size, nullptr), 0);
+  ASSERT_EQ(ebb_hybrid_read_master(found, 0, second.data(), size), 0);
+  EXPECT_EQ(first, second);
+  ASSERT_EQ(ebb_hybrid_discard(found), 0);
+
+  for (ebb_hybrid_group& group : groups) group.struct_size += 8;
+  EXPECT_EQ(ebb_hybrid_step_groups(found, groups.data(), 2, 1.0, 1.0, nullptr, nullptr), 1);
+  EXPECT_NE(std::string(ebb_hybrid_error()).find("ebb_hybrid_group"), std::string::npos);
+  EXPECT_EQ(ebb_hybrid_step_groups(found, nullptr, 2, 1.0, 1.0, nullptr, nullptr), 1);
+  EXPECT_EQ(ebb_hybrid_read_moments(found, 0, nullptr, nullptr, size), 1);
+  EXPECT_EQ(ebb_hybrid_read_stored_moments(found, 0, stored.data(), bytes - 1), 1);
+  ebb_hybrid_destroy(found);
+}
+
 // What a program that loads the shared library does: it finds every function there, and they work.
 TEST(SharedLibrary, HasTheFunctionsOfTheHeader) {
   const std::unique_ptr<void, int (*)(void*)> library(
       dlopen(hybrid_library().c_str(), RTLD_NOW | RTLD_LOCAL), &dlclose);
   ASSERT_NE(library, nullptr) << dlerror();
-  for (const char* name : {"version", "error", "create", "destroy", "set_gradient",
-                           "gradient_ready", "step", "wait_for_weight", "wait", "weights_changed",
-                           "save", "load", "read_master", "placement_of", "traffic", "digests"}) {
+  for (const char* name : {"version",
+                           "error",
+                           "create",
+                           "destroy",
+                           "set_gradient",
+                           "gradient_ready",
+                           "leave_out",
+                           "discard",
+                           "step",
+                           "step_groups",
+                           "wait_for_weight",
+                           "wait",
+                           "weights_changed",
+                           "save",
+                           "load",
+                           "read_master",
+                           "write_master",
+                           "steps_of",
+                           "set_steps",
+                           "read_moments",
+                           "write_moments",
+                           "stored_moments",
+                           "read_stored_moments",
+                           "write_stored_moments",
+                           "placement_of",
+                           "traffic",
+                           "digests"}) {
     EXPECT_NE(dlsym(library.get(), (std::string("ebb_hybrid_") + name).c_str()), nullptr) << name;
   }
   const auto find = [&]<class Function>(Function*& to, const char* name) {

@@ -110,6 +110,14 @@ constexpr double kClip = 1.0;
 // The specification.
 class HandRun {
  public:
+  // What a tensor takes of a step.
+  struct TensorStep {
+    bool left_out = false;
+    states::Rule rule;
+    double rate = 0;
+    std::int64_t step = 0;  // counted from 1
+  };
+
   HandRun(Loop& loop, const states::Rule& rule, kernels::StateFormat format, std::uint64_t seed)
       : loop_(loop), rule_(rule), format_(format), seed_(seed) {
     for (const Tensor& t : loop.tensors) {
@@ -120,6 +128,13 @@ class HandRun {
   }
 
   states::GradientNorm step(std::int64_t step) {
+    return this->step(
+        step, std::vector<TensorStep>(loop_.tensors.size(), {false, rule_, rate_of(step), step}));
+  }
+
+  // Makes the gradients of `step`; what each tensor takes may be of others.
+  states::GradientNorm step(std::int64_t step, const std::vector<TensorStep>& each,
+                            double gradient_scale = 1) {
     kernels::ReferenceOptimizerOps ops;
     std::vector<std::vector<double>> squares(loop_.tensors.size());
     std::vector<std::span<const double>> spans;
@@ -127,11 +142,13 @@ class HandRun {
       loop_.make_gradient(t, step);
       const Tensor& tensor = loop_.tensors[t];
       squares[t].resize(static_cast<std::size_t>(kernels::norm_blocks(tensor.shape.count)));
-      ops.square_sums(squares[t].data(), tensor.gradient.data(),
-                      dtype_of(tensor.shape.gradient_type), tensor.shape.count);
+      if (!each[t].left_out) {
+        ops.square_sums(squares[t].data(), tensor.gradient.data(),
+                        dtype_of(tensor.shape.gradient_type), tensor.shape.count);
+      }
       spans.emplace_back(squares[t]);
     }
-    const states::GradientNorm norm = states::global_norm(spans, kClip);
+    const states::GradientNorm norm = states::global_norm(spans, kClip, gradient_scale);
     for (std::size_t t = 0; t < loop_.tensors.size(); ++t) {
       Tensor& tensor = loop_.tensors[t];
       const std::int64_t count = tensor.shape.count;
@@ -141,7 +158,9 @@ class HandRun {
       span.gradient = tensor.gradient.data();
       span.gradient_type = dtype_of(tensor.shape.gradient_type);
       span.tensor_key = key_of(tensor.shape.name);
-      ops.update(span, states::step_numbers(rule_, rate_of(step), step, tensor.shape.decays, seed_),
+      const TensorStep& of = each[t];
+      if (of.left_out) continue;
+      ops.update(span, states::step_numbers(of.rule, of.rate, of.step, tensor.shape.decays, seed_),
                  &norm.scale);
     }
     return norm;

@@ -26,6 +26,16 @@ TEST(GlobalNorm, ScalesAsTorchDoes) {
   EXPECT_EQ(norm.scale.gradient_scale, static_cast<float>(1.0 / (5.0 + 1e-6)));
 }
 
+// Gradients that were made 8 times too large: the norm and the clip are of what they should be.
+TEST(GlobalNorm, DividesWhatWasScaled) {
+  const std::vector<double> squares = {9.0 * 64, 16.0 * 64};
+  const std::vector<std::span<const double>> spans = {squares};
+  const GradientNorm norm = global_norm(spans, 1.0, 8.0);
+  EXPECT_EQ(norm.value, 5.0);
+  EXPECT_EQ(norm.scale.gradient_scale, static_cast<float>(1.0 / (5.0 + 1e-6) / 8.0));
+  EXPECT_EQ(global_norm(spans, 0.0, 8.0).scale.gradient_scale, 0.125f);
+}
+
 TEST(GlobalNorm, NeverScalesUp) {
   EXPECT_EQ(norm_of({{0.25}}, 1.0).scale.gradient_scale, 1.0f);
   EXPECT_EQ(norm_of({{0.0}}, 1.0).scale.gradient_scale, 1.0f);
