@@ -28,7 +28,7 @@ void add_part(Report& report, const GgufPart& part) {
   std::map<std::string_view, int> counts;
   Bytes bytes = 0;
   for (const GgufTensor& tensor : part.header.tensors) {
-    ++counts[files::name_of(tensor.type)];
+    ++counts[name_of(tensor.type)];
     bytes += tensor.bytes;
   }
   std::vector<std::string> words;
@@ -56,11 +56,11 @@ void add_tensors(Report& report, const GgufPart& part) {
   }
   for (const GgufTensor& tensor : part.header.tensors) {
     report.line("  {:<{}}  {:<5} {:>10}  [{}]", short_text(tensor.name), width,
-                files::name_of(tensor.type), format_bytes(tensor.bytes),
+                name_of(tensor.type), format_bytes(tensor.bytes),
                 fmt::join(tensor.shape, ", "));
     report.json["tensors"].push_back({{"name", tensor.name},
                                       {"file", part.file->path().filename().string()},
-                                      {"type", files::name_of(tensor.type)},
+                                      {"type", name_of(tensor.type)},
                                       {"shape", tensor.shape},
                                       {"bytes", tensor.bytes}});
   }
