@@ -2,12 +2,16 @@
 // nothing of their neighbours, and 8-bit rows within the bound that their rounding has.
 #include "kernels/reference/linear.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "base/thread_pool.h"
 #include "base/to_size.h"
@@ -93,9 +97,9 @@ class EveryInstructionSet : public testing::TestWithParam<WeightType> {
     hwy::GetChosenTarget().DeInit();
   }
   // Calls body with all that the machine has, without AVX-512, and where `slow` without AVX2, which
-  // is the reference itself. How many there were.
+  // is the reference itself.
   template <class Body>
-  static int for_sets(bool slow, const Body& body) {
+  static void for_sets(bool slow, const Body& body) {
     use(0);
     const std::int64_t all = hwy::SupportedTargets();
     const std::int64_t narrow = all & ~(HWY_AVX3 | HWY_AVX3_DL);
@@ -109,7 +113,6 @@ class EveryInstructionSet : public testing::TestWithParam<WeightType> {
       if (HasFatalFailure()) break;
     }
     use(0);
-    return static_cast<int>(sets.size());
   }
 };
 
@@ -150,7 +153,7 @@ TEST_P(EveryInstructionSet, GivesTheReferencesBits) {
   ThreadPool pool(2);
   CpuModelLibrary library(pool);
   const std::int64_t block = grain_of(GetParam()).per;
-  const int tried = for_sets(false, [&] {
+  for_sets(false, [&] {
     for (const DType x : {DType::f32, DType::bf16}) {
       for (const std::int64_t blocks : {1, 3, 9}) {
         const std::int64_t cols = block * blocks;
@@ -165,9 +168,57 @@ TEST_P(EveryInstructionSet, GivesTheReferencesBits) {
       expect_reference(library, x, x, GetParam(), {3, 2, 0}, true);
     }
   });
-  EXPECT_GT(tried, 1);
   for_sets(true, [&] {
     expect_reference(library, DType::bf16, DType::bf16, GetParam(), {2, 5, 5 * block}, true);
+  });
+}
+
+// Memory whose last byte is followed by a page that nobody may touch.
+class GuardedBytes {
+ public:
+  explicit GuardedBytes(std::span<const std::byte> bytes) {
+    const auto page = to_size(::sysconf(_SC_PAGESIZE));
+    const std::size_t used = (bytes.size() + page - 1) / page * page;
+    size_ = used + page;
+    all_ = static_cast<std::byte*>(
+        ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_NE(all_, MAP_FAILED);
+    EXPECT_EQ(::mprotect(all_ + used, page, PROT_NONE), 0);
+    data_ = all_ + used - bytes.size();
+    std::copy(bytes.begin(), bytes.end(), data_);
+  }
+  ~GuardedBytes() { ::munmap(all_, size_); }
+  GuardedBytes(const GuardedBytes&) = delete;
+  GuardedBytes& operator=(const GuardedBytes&) = delete;
+  const std::byte* data() const { return data_; }
+
+ private:
+  std::byte* all_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Files end where weights end: a vector that is loaded past them would end the process.
+TEST_P(EveryInstructionSet, ReadsNothingBehindTheLastRow) {
+  ThreadPool pool(2);
+  CpuModelLibrary library(pool);
+  const WeightType type = GetParam();
+  for_sets(false, [&] {
+    for (const std::int64_t cols : {grain_of(type).per, 3 * grain_of(type).per}) {
+      const StoredWeights weights(type, 7, cols, kSeed);
+      const GuardedBytes guarded({weights.matrix().row(0), to_size(weights.matrix().bytes())});
+      WeightMatrix at_end = weights.matrix();
+      at_end.data = guarded.data();
+      for (const DType x : {DType::f32, DType::bf16}) {
+        for (const std::int64_t rows : {1, 5, 40}) {
+          const Matrix a(x, rows, cols, 1), start(x, rows, 7, 4);
+          Matrix expected(start), found(start);
+          run(library, {expected.view(), a.view(), weights.matrix(), {}});
+          run(library, {found.view(), a.view(), at_end, {}});
+          ASSERT_TRUE(expected == found) << name_of(x) << " x " << name_of(type);
+        }
+      }
+    }
   });
 }
 

@@ -56,8 +56,7 @@ void add_tensors(Report& report, const GgufPart& part) {
   }
   for (const GgufTensor& tensor : part.header.tensors) {
     report.line("  {:<{}}  {:<5} {:>10}  [{}]", short_text(tensor.name), width,
-                name_of(tensor.type), format_bytes(tensor.bytes),
-                fmt::join(tensor.shape, ", "));
+                name_of(tensor.type), format_bytes(tensor.bytes), fmt::join(tensor.shape, ", "));
     report.json["tensors"].push_back({{"name", tensor.name},
                                       {"file", part.file->path().filename().string()},
                                       {"type", name_of(tensor.type)},
