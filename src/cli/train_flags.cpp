@@ -36,15 +36,6 @@ CLI::Option* add_blocks_flag(CLI::App& verb, const std::string& flags, const std
 
 }  // namespace
 
-CLI::Option* add_blocks(CLI::App& verb, const std::string& flags, Blocks& value,
-                        const BlockWords& words, const std::string& help) {
-  const std::string flag = flags.substr(0, flags.find(','));
-  return add_blocks_flag(
-      verb, flags, to_word(value, words),
-      [&value, flag, words](const std::string& word) { value = parse_blocks(word, flag, words); },
-      help);
-}
-
 CLI::Option* add_count(CLI::App& verb, const std::string& flag, Blocks& value,
                        const std::string& help) {
   return verb.add_option_function<std::int64_t>(

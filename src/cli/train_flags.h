@@ -21,10 +21,6 @@ CLI::Option* add_bytes(CLI::App& verb, const std::string& flag, std::optional<By
 // --seed, alike for every verb that draws random numbers.
 CLI::Option* add_seed(CLI::App& verb, std::uint64_t& value, const std::string& help);
 
-// A number of blocks, or a word for none or all. `flags` may have aliases behind a comma; errors
-// name the first.
-CLI::Option* add_blocks(CLI::App& verb, const std::string& flags, Blocks& value,
-                        const BlockWords& words, const std::string& help);
 // A number of blocks without words of its own; automatic where the flag is not given.
 CLI::Option* add_count(CLI::App& verb, const std::string& flag, Blocks& value,
                        const std::string& help);

@@ -70,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       require(
           tensor.offset >= end && tensor.bytes > 0 && tensor.bytes <= file_bytes - tensor.offset,
           "tensors follow each other inside the file");
-      require(files::grain_of(tensor.type).size_of(tensor.count()) == tensor.bytes,
+      require(grain_of(tensor.type).size_of(tensor.count()) == tensor.bytes,
               "a tensor's size is its shape's");
       require(gguf.find(tensor.name).tensor == &tensor, "a tensor is found by its name");
       end = tensor.offset + tensor.bytes;
