@@ -219,7 +219,13 @@ std::string name_of(const Task& task, const Program& program, const Workload& wo
   if (task.chunk >= 0) return fmt::format("{} chunk {}", name, task.chunk);
   // "embed embedding" would say it twice.
   if (task.block < 0 || !task.names_block) return name;
-  return fmt::format("{} {}", name, work.blocks[task.block].name);
+  // "attend block 1 attention" would, too, and "decode" is of both halves.
+  const Block& block = work.blocks[task.block];
+  std::string_view of = block.name;
+  for (const std::string_view half : {" attention", " mlp"}) {
+    if (block.half != LayerHalf::both && of.ends_with(half)) of.remove_suffix(half.size());
+  }
+  return fmt::format("{} {}", name, of);
 }
 
 Trace predicted_trace(const Plan& plan) {

@@ -78,7 +78,11 @@ TEST_F(PlanTest, OfGeneration) {
   EXPECT_EQ(same.code, 2) << same.out;
   EXPECT_THAT(same.err, AllOf(HasSubstr("Missing on the device"), HasSubstr("key-value cache")));
   EXPECT_THAT(plan(tiny + Arguments{"--max-tokens", "0"}).err, HasSubstr("--max-tokens 0"));
-  EXPECT_THAT(plan(tiny + Arguments{"--prompt-tokens", "4000"}).err, HasSubstr("4096 positions"));
+  // What was asked for is refused, what is usual is cut.
+  const Arguments long_prompt = {"--prompt-tokens", "4000"};
+  EXPECT_THAT(plan(tiny + long_prompt + Arguments{"--max-tokens", "200"}).err,
+              HasSubstr("4096 positions"));
+  EXPECT_THAT(plan(tiny + long_prompt).out, HasSubstr("up to 96 more"));
   EXPECT_THAT(plan({"generate"}).err, HasSubstr("--model"));
   EXPECT_THAT(plan({}).err, HasSubstr("--model"));
 }

@@ -41,10 +41,11 @@ std::vector<std::int32_t> made_up_tokens(std::int64_t count, std::int64_t vocabu
 // The settings of a generator: all that this bench says to it. `prompt` is what comes before the
 // tokens that are generated.
 engine::GeneratorSettings settings_of(const model::Config& config, DType dtype,
-                                      const plan::Limits& limits, std::int64_t prompt,
-                                      std::int64_t positions) {
+                                      const files::StoredTypes& kept, const plan::Limits& limits,
+                                      std::int64_t prompt, std::int64_t positions) {
   return {.config = config,
           .dtype = dtype,
+          .kept = kept,
           .positions = positions,
           .prompt_tokens = std::max<std::int64_t>(1, prompt),
           .limits = limits};
@@ -158,6 +159,7 @@ std::vector<GenerationRow> GenerationRunner::run(
   const DType dtype = setup.dtype == FloatType::automatic
                           ? files::stored_dtype(files_, source)
                           : engine::dtype_of(setup.dtype, DType::bf16);
+  const files::StoredTypes kept = engine::kept_types(files_, source, runtime_.device().kind());
   const plan::Limits limits =
       engine::limits_within(machine_, setup.device_memory, setup.host_memory);
   double behind = 0;
@@ -177,7 +179,7 @@ std::vector<GenerationRow> GenerationRunner::run(
     row.rates = rates;
     try {
       const auto settings = [&](std::int64_t prompt) {
-        return settings_of(source.config, dtype, limits, prompt, test.positions());
+        return settings_of(source.config, dtype, kept, limits, prompt, test.positions());
       };
       const engine::GeneratorSettings own = settings(test.depth + test.prompt);
       const plan::GenerationPlan plan = engine::plan_generation(runtime_, own);
