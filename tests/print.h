@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "kernels/update.h"
+#include "kernels/weight_type.h"
 
 namespace ebb {
 
@@ -13,6 +14,7 @@ inline void PrintTo(DType type, std::ostream* out) { *out << name_of(type); }
 namespace kernels {
 
 inline void PrintTo(StateFormat format, std::ostream* out) { *out << name_of(format); }
+inline void PrintTo(WeightType type, std::ostream* out) { *out << name_of(type); }
 
 }  // namespace kernels
 }  // namespace ebb

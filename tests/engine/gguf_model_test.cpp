@@ -35,6 +35,7 @@ struct Case {
   const char* family;
   const char* more;
 };
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class GgufModel : public testing::TestWithParam<Case> {
  protected:

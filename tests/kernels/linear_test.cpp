@@ -24,6 +24,7 @@
 #include "kernels/reference/reference_ops.h"
 #include "kernels/reference/weight_blocks.h"
 #include "kernels/stored_weights.h"
+#include "print.h"
 
 namespace ebb::kernels {
 namespace {

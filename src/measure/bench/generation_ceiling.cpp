@@ -64,6 +64,7 @@ GenerationCost generation_cost(const model::Config& config, const plan::Generati
   }
   std::int64_t layer = 0;
   for (const int b : work.all_of(plan::BlockKind::layer)) {
+    if (work.blocks[b].half == plan::LayerHalf::mlp) continue;
     const double each = static_cast<double>(work.blocks[b].cache) / static_cast<double>(positions);
     cost.read_bytes[program[program.persistent.caches[b]].tier] +=
         each * keys_of(test.depth + test.prompt, test.tokens, config.window(layer++));

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/list.h"
 #include "device/device.h"
 #include "fuzz/memory_files.h"
 #include "fuzz/target.h"
@@ -15,7 +16,7 @@ struct Store {
   std::vector<bf16> a = std::vector<bf16>(5);
   std::vector<float> b = std::vector<float>(130);
   states::Rule rule = states::AdamW{};
-  std::vector<hybrid::Parameter> parameters =
+  List<hybrid::Parameter> parameters =
       hybrid::check_parameters({{.name = "a", .weight = a.data(), .count = 5},
                                 {.name = "b",
                                  .weight = b.data(),
