@@ -108,7 +108,7 @@ TEST_F(BenchGenerate, ATestThatDoesNotFitSaysWhatIsMissingAndOthersGoOn) {
   probe("0");
   // Weights could leave for host memory: that has room for what it must hold alone.
   const Arguments flags = {"--model", "preset:tiny", "--prompt-tokens", "8",    "--depth",
-                           "1500",    "0",           "--device-memory", "5MiB", "--host-memory",
+                           "2000",    "0",           "--device-memory", "5MiB", "--host-memory",
                            "4MiB"};
   const Json json = bench(flags);
   ASSERT_EQ(json.at("rows").size(), 2u);
@@ -120,7 +120,7 @@ TEST_F(BenchGenerate, ATestThatDoesNotFitSaysWhatIsMissingAndOthersGoOn) {
   const Finished text = run_ebb(command(flags + kQuick));
   EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_THAT(text.out, AllOf(HasSubstr("| model "), HasSubstr("| tiny "), HasSubstr(" pp8 |"),
-                              HasSubstr("pp8 @ d1500 | "), HasSubstr(" ± "),
+                              HasSubstr("pp8 @ d2000 | "), HasSubstr(" ± "),
                               HasSubstr("does not fit: Missing on the device"),
                               HasSubstr("host memory is read at "), HasSubstr("build: ")));
   EXPECT_THAT(text.err, HasSubstr("preset:tiny pp8: "));
