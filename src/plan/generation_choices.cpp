@@ -8,45 +8,44 @@
 namespace ebb::plan {
 namespace {
 
-using Choices = GenerationChoices;
 using Fixed = FixedGenerationChoices;
 
 constexpr std::array<GenerationChoice, 8> kTable = {{
     {.flag = "--weights",
      .zero = "resident",
-     .get = [](const Choices& c) { return c.streamed_weights; },
+     .get = [](const GenerationChoices& c) { return c.streamed_weights; },
      .given = [](const Fixed& f) { return f.streamed_weights; },
      .always = true},
     {.flag = "--disk-weights",
-     .get = [](const Choices& c) { return c.disk_weights; },
+     .get = [](const GenerationChoices& c) { return c.disk_weights; },
      .given = [](const Fixed& f) { return f.disk_weights; }},
     {.flag = "--attention",
      .zero = "stream",
      .one = "resident",
-     .get = [](const Choices& c) { return c.attention_resident; },
+     .get = [](const GenerationChoices& c) { return c.attention_resident; },
      .given = [](const Fixed& f) { return f.attention_resident; }},
     {.flag = "--cpu-blocks",
-     .get = [](const Choices& c) { return c.cpu_blocks; },
+     .get = [](const GenerationChoices& c) { return c.cpu_blocks; },
      .given = [](const Fixed& f) { return f.cpu_blocks; }},
     {.flag = "--cpu-prompt-blocks",
-     .get = [](const Choices& c) { return c.cpu_prompt_blocks; },
+     .get = [](const GenerationChoices& c) { return c.cpu_prompt_blocks; },
      .given = [](const Fixed& f) { return f.cpu_prompt_blocks; }},
     {.flag = "--cache",
      .zero = "mixed",
      .one = "device",
      .two = "host",
-     .get = [](const Choices& c) { return static_cast<std::int64_t>(c.cache); },
+     .get = [](const GenerationChoices& c) { return static_cast<std::int64_t>(c.cache); },
      .given = [](const Fixed& f) -> std::optional<std::int64_t> {
        if (!f.cache) return std::nullopt;
        return static_cast<std::int64_t>(*f.cache);
      },
      .always = true},
     {.flag = "--slice",
-     .get = [](const Choices& c) { return c.slice; },
+     .get = [](const GenerationChoices& c) { return c.slice; },
      .given = [](const Fixed& f) { return f.slice; },
      .always = true},
     {.flag = "--depth",
-     .get = [](const Choices& c) { return c.depth; },
+     .get = [](const GenerationChoices& c) { return c.depth; },
      .given = [](const Fixed& f) { return f.depth; }},
 }};
 
@@ -70,7 +69,7 @@ std::int64_t before_layers(const Workload& work) { return work.tied ? 0 : 1; }
 // The places of a layer's two halves; `i` is its number among the layers that have left.
 struct Left {
   const Workload& work;
-  const Choices& choices;
+  const GenerationChoices& choices;
   std::int64_t all = 0;
 
   void place(std::int64_t i, BlockPlace& attention, BlockPlace& mlp) const {

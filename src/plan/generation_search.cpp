@@ -9,8 +9,6 @@
 namespace ebb::plan {
 namespace {
 
-using Choices = GenerationChoices;
-
 constexpr std::int64_t kLongestSlice = 2048;
 constexpr std::int64_t kShortestSlice = 64;
 
@@ -38,15 +36,14 @@ class Search {
 
  private:
   // The user's words stand, within what is possible.
-  Choices with_fixed(Choices c) const {
+  GenerationChoices with_fixed(GenerationChoices c) const {
     const auto set = [](std::int64_t& value, const std::optional<std::int64_t>& given,
                         std::int64_t most) {
       value = std::clamp<std::int64_t>(given.value_or(value), 0, most);
     };
     c.below = fixed_.below;
     c.cache = fixed_.cache.value_or(c.cache);
-    c.depth = std::clamp(fixed_.depth.value_or(c.depth), plan::Choices::kLeastDepth,
-                         plan::Choices::kMostDepth);
+    c.depth = std::clamp(fixed_.depth.value_or(c.depth), Choices::kLeastDepth, Choices::kMostDepth);
     set(c.streamed_weights, fixed_.streamed_weights, most_);
     const std::int64_t left =
         streamed_layers(task_.work(slices_.front(), false).slice, c.streamed_weights);
@@ -57,13 +54,13 @@ class Search {
     return c;
   }
 
-  const GenerationWork& work_of(const Choices& c) const {
+  const GenerationWork& work_of(const GenerationChoices& c) const {
     return task_.work(c.slice, c.streamed_weights > 0);
   }
 
   // Whether it fits; keeps it if it is the best so far, or misses least.
-  bool attempt(const Choices& wanted) {
-    const Choices c = with_fixed(wanted);
+  bool attempt(const GenerationChoices& wanted) {
+    const GenerationChoices c = with_fixed(wanted);
     for (const auto& [known, fitted] : tried_) {
       if (known == c) return fitted;
     }
@@ -95,7 +92,7 @@ class Search {
   }
 
   // With what goes below host memory as little as host memory allows.
-  bool attempt_with_disk(Choices c) {
+  bool attempt_with_disk(GenerationChoices c) {
     if (attempt(c)) return true;
     if (fixed_.below == Tier::host || fixed_.disk_weights) return false;
     std::int64_t low = 0,
@@ -110,7 +107,7 @@ class Search {
   }
 
   // The fewest blocks that must leave the device; nothing if all of them are not enough.
-  std::optional<std::int64_t> fewest(Choices c) {
+  std::optional<std::int64_t> fewest(GenerationChoices c) {
     if (fixed_.streamed_weights) {
       return attempt_with_disk(c) ? std::optional(*fixed_.streamed_weights) : std::nullopt;
     }
@@ -169,9 +166,9 @@ class Search {
   void refine() {
     if (best_->choices.streamed_weights == 0) return;
     // What is on its way may be worth another block that leaves.
-    const Choices start = best_->choices;
+    const GenerationChoices start = best_->choices;
     for (const std::int64_t depth : {3, 4, 8}) {
-      Choices c = start;
+      GenerationChoices c = start;
       c.depth = depth;
       bool fitted = fixed_.depth.has_value();
       for (int more = 0; more < 3 && !fitted; ++more) {
@@ -181,7 +178,7 @@ class Search {
     }
     if (fixed_.cpu_blocks) return;
     for (const std::int64_t eighths : {7, 6, 5, 4}) {
-      Choices c = best_->choices;
+      GenerationChoices c = best_->choices;
       c.cpu_blocks = layers_ * eighths / 8;
       attempt(c);
     }
@@ -193,7 +190,7 @@ class Search {
   const Profile& profile_;
   std::int64_t most_ = 0, layers_ = 0;
   List<std::int64_t> slices_;
-  List<std::pair<Choices, bool>> tried_;
+  List<std::pair<GenerationChoices, bool>> tried_;
   std::optional<GenerationPlan> best_, closest_;
   double best_seconds_ = 0;
   Bytes closest_missing_ = 0;

@@ -84,6 +84,7 @@ class GgufWriting : public testing::Test {
 struct Case {
   const char* name;
   const char* more;
+  friend void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
 };
 class GgufFamilies : public GgufWriting, public testing::WithParamInterface<Case> {};
 
