@@ -15,7 +15,7 @@ help:
 	@echo "make test    build, then run every test"
 	@echo "make test-gpu  build, then run the tests that need an NVIDIA GPU"
 	@echo "make bundle  gather what runs on a bare GPU machine into bundle/"
-	@echo "make dist    pack the command, for machines without a GPU and without its libraries, into dist/"
+	@echo "make dist    pack the command with its libraries, for machines without a GPU, into dist/"
 	@echo "make python  build the Python package's wheel and run its tests, as far as they can be here"
 	@echo "make fresh   prove README's two commands on bare Debian and Ubuntu systems (needs root)"
 	@echo "make bench   build, then run every benchmark"
