@@ -116,9 +116,8 @@ QuantizeSummary quantize(const QuantizeOptions& options,
   }
   if (written.requantized) {
     summary.warnings.push_back(
-        fmt::format("{} was quantized before, so its weights have lost twice; from the weights "
-                    "that it was made "
-                    "of the file would be better",
+        fmt::format("{} was quantized before, so its weights have lost twice; weights that "
+                    "were not would make a better file",
                     source.name));
   }
   if (!source.head_note.empty()) summary.warnings.push_back(source.head_note);

@@ -52,4 +52,7 @@ std::int64_t next_cut(std::span<const TensorRange> tensors, std::int64_t length,
 // A chunk size that keeps transfers long, and shares of a small model fine.
 std::int64_t default_chunk_parameters(std::int64_t parameters);
 
+// Where nothing else fits, plans try chunks down to the default by this.
+inline constexpr std::int64_t kLeastChunkDivisor = 64;
+
 }  // namespace ebb

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "base/chunking.h"
 #include "ebb/error.h"
+#include "kernels/optimizer_ops.h"
 
 namespace ebb::engine {
 namespace {
@@ -27,13 +29,22 @@ Bytes most_on_disk(const TrainingSettings& s) {
   constexpr Bytes each = 20, partly_filled = 5 * DiskSpace::kGrain;
   const std::int64_t parameters = model::parameters_of(s.config).count();
   const Bytes inputs = s.shape.tokens() * s.config.hidden * 4 * s.config.layers;
-  const std::int64_t of_chunk = s.fixed.chunk_parameters.value_or(16 << 10);
-  const std::int64_t chunks = parameters / of_chunk + 16 * (s.config.layers + 2);
   const Bytes tied = s.config.tied ? s.config.vocabulary * s.config.hidden * 4 : 0;
-  return each * parameters + inputs + tied + chunks * partly_filled;
+  return each * parameters + inputs + tied + chunks_at_most(s) * partly_filled;
 }
 
 }  // namespace
+
+// A chunk is as long as it may be, but for what it takes to end with a norm block, or it is the
+// last of a tensor: of these a block has no more than this, with the pieces of a vocabulary.
+std::int64_t chunks_at_most(const TrainingSettings& s) {
+  constexpr std::int64_t short_ones = 16;
+  const std::int64_t parameters = model::parameters_of(s.config).count();
+  const std::int64_t longest =
+      s.fixed.chunk_parameters.value_or(default_chunk_parameters(parameters) / kLeastChunkDivisor);
+  const std::int64_t usual = std::max(kernels::kNormBlock, longest - kernels::kNormBlock);
+  return parameters / usual + short_ones * (s.config.layers + 2);
+}
 
 std::vector<exec::DiskFolder> find_disks(const std::vector<ebb::DiskFolder>& asked,
                                          io::FileSystem* files) {

@@ -52,6 +52,9 @@ void add_disks_of(const TrainOptions& options, io::FileSystem* files, TrainingSe
 std::string explain_disk(const plan::Plan& plan, std::int64_t steps,
                          std::optional<Bytes> endurance);
 
+// No plan for these settings has more chunks: what a disk may hold is bounded by it.
+std::int64_t chunks_at_most(const TrainingSettings& settings);
+
 // Bytes that a step moves from one tier to another, as planned.
 Bytes planned_bytes(const plan::Plan& plan, plan::Tier from, plan::Tier to);
 

@@ -1,7 +1,6 @@
 #include "engine/evaluation_plan.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/list.h"
 #include "ebb/error.h"
@@ -36,8 +35,8 @@ plan::Plan find_plan(kernels::CountingOps& ops, const plan::Profile& profile,
 }
 
 // What was tried, and helps.
-List<std::string> remedies_for(const plan::Plan& closest, kernels::CountingOps& ops,
-                               const plan::Profile& profile, const TrainingSettings& s) {
+List<std::string> remedies_for(kernels::CountingOps& ops, const plan::Profile& profile,
+                               const TrainingSettings& s) {
   List<std::string> remedies;
   const auto fits_with = [&](const TrainingSettings& other, const std::string& remedy,
                              bool show_flags = false) {
@@ -67,20 +66,13 @@ List<std::string> remedies_for(const plan::Plan& closest, kernels::CountingOps& 
     other.dtype = other.gradient_type = DType::bf16;
     fits_with(other, "--dtype bf16");
   }
-  const bool short_of_host = closest.peak(plan::Tier::host) > s.limits[plan::Tier::host];
-  if (short_of_host && s.fixed.below == plan::Tier::host) {
-    remedies.emplace_back("a disk for what host memory cannot hold (--disk PATH[:BYTES])");
-  }
-  remedies.emplace_back("a higher limit, or a smaller model");
   return remedies;
 }
 
 // What all weights take there, and of each chunk some grains that are not full.
 Bytes weights_on_disk(const TrainingSettings& s) {
   const std::int64_t parameters = model::parameters_of(s.config).count();
-  const std::int64_t of_chunk = s.fixed.chunk_parameters.value_or(16 << 10);
-  const std::int64_t chunks = parameters / of_chunk + 16 * (s.config.layers + 2);
-  return parameters * size_of(s.dtype) + chunks * 2 * exec::DiskSpace::kGrain;
+  return parameters * size_of(s.dtype) + chunks_at_most(s) * 2 * exec::DiskSpace::kGrain;
 }
 
 }  // namespace
@@ -133,11 +125,7 @@ plan::Plan plan_evaluation(kernels::CountingOps& ops, const plan::Profile& profi
                            const TrainingSettings& s) {
   plan::Plan plan = find_plan(ops, profile, s);
   if (fits(plan)) return plan;
-  List<std::string> remedies = remedies_for(plan, ops, profile, s);
-  const std::string text =
-      fmt::format("{}Closest plan: {}\nWhat would help:\n  - {}", plan::explain_missing(plan),
-                  plan::evaluation_flags(plan.choices), fmt::join(remedies, "\n  - "));
-  throw OutOfBudget(text, plan::shortfalls_of(plan), std::move(remedies));
+  throw plan::refuse(plan, plan::evaluation_flags(plan.choices), remedies_for(ops, profile, s));
 }
 
 plan::Plan plan_evaluation(Runtime& runtime, const TrainingSettings& s) {

@@ -91,11 +91,13 @@ std::int64_t positions_that_fit(const plan::GenerationPlan& plan, std::int64_t p
 }
 
 // Each was tried.
-std::string what_would_help(const plan::GenerationPlan& refused, const GenerationMachine& machine,
-                            const GeneratorSettings& s) {
-  std::string text = "What would help:\n";
+List<std::string> remedies_for(const plan::GenerationPlan& refused,
+                               const GenerationMachine& machine, const GeneratorSettings& s) {
+  List<std::string> remedies;
   const auto try_with = [&](const GeneratorSettings& other, const std::string& remedy) {
-    if (fits(plan_of(machine, other).slice)) text += "  - " + remedy + "\n";
+    if (!fits(plan_of(machine, other).slice)) return false;
+    remedies.push_back(remedy);
+    return true;
   };
   const std::int64_t positions = positions_that_fit(refused, s.positions);
   const std::int64_t answer = s.positions - s.prompt_tokens;
@@ -115,21 +117,16 @@ std::string what_would_help(const plan::GenerationPlan& refused, const Generatio
     other.dtype = DType::bf16;
     try_with(other, "--dtype bf16");
   }
-  // What the user fixed, left to the plan.
-  const auto freed = [&](plan::FixedGenerationChoices fixed, const char* remedy) {
-    GeneratorSettings other = s;
-    other.fixed = fixed;
-    try_with(other, remedy);
-  };
-  plan::FixedGenerationChoices fixed = s.fixed;
-  if (std::exchange(fixed.streamed_weights, {})) freed(fixed, "--weights auto");
-  if (std::exchange(fixed.cache, {})) freed(fixed, "--weights auto --cache auto");
-  if (std::exchange(fixed.slice, {})) freed(fixed, "--weights auto --cache auto, without --slice");
-  const plan::Tier host = plan::Tier::host;
-  if (s.fixed.below == host && refused.peak(host) > refused.slice.limits[host]) {
-    text += "  - a disk for weights that host memory cannot hold (--disk PATH[:BYTES])\n";
+  // What the user fixed is left to the plan, one thing after the other.
+  GeneratorSettings freer = s;
+  std::string remedy;
+  for (const plan::GenerationChoice& choice : plan::generation_choice_table()) {
+    if (!choice.release(freer.fixed)) continue;
+    remedy += fmt::format("{}{}{}{}", remedy.empty() ? "" : " ", choice.automatic ? "" : "without ",
+                          choice.flag, choice.automatic ? " auto" : "");
+    if (try_with(freer, remedy)) break;
   }
-  return text + "  - a higher limit, or a smaller model";
+  return remedies;
 }
 
 }  // namespace
@@ -137,9 +134,7 @@ std::string what_would_help(const plan::GenerationPlan& refused, const Generatio
 plan::GenerationPlan plan_generation(const GenerationMachine& machine, const GeneratorSettings& s) {
   plan::GenerationPlan plan = plan_of(machine, s);
   if (fits(plan.slice)) return plan;
-  throw OutOfBudget(fmt::format("{}Closest plan: {}\n{}", plan::explain_missing(plan.slice),
-                                flags_of(plan.choices), what_would_help(plan, machine, s)),
-                    plan::shortfalls_of(plan.slice));
+  throw plan::refuse(plan.slice, flags_of(plan.choices), remedies_for(plan, machine, s));
 }
 
 plan::GenerationPlan plan_generation(Runtime& runtime, const GeneratorSettings& s) {

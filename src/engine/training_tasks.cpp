@@ -325,11 +325,10 @@ void TrainingTasks::norm(TaskRun& run) {
   if (norm.scale.apply == 0) {
     const std::int64_t bad = norm.first_bad_tensor;
     // The scale that says so was written first: an update that still runs changes nothing.
-    // apply.
     throw NumericsError(fmt::format(
         "step {}: the gradient norm is not finite (loss {}); the first tensor whose gradient is "
-        "not "
-        "finite is {}. Weights and states are those of the step before. A lower --learning-rate, a "
+        "not finite is {}. Weights and states are those of the step before. A lower "
+        "--learning-rate, a "
         "longer --warmup or --dtype fp32 may help.",
         numbers_[slot(run.step)].step, results_[slot(run.step)].loss,
         bad < 0 ? std::string("none alone: the sum of squares overflows")

@@ -105,10 +105,12 @@ Bytes Memory::reserve(memory::Ledger& ledger, const Books& books,
   try {
     for (const Line& line : books) to.push_back(ledger.reserve(line.purpose, line.bytes));
   } catch (const OutOfBudget& error) {
-    throw OutOfBudget(fmt::format(
-        "{}\nThe optimizer needs {} there, {} more than the limit:{}\nRaise the limit, or change "
-        "offload_fraction, host_fraction, window or state_format.",
-        error.what(), format_bytes(total), format_bytes(total - ledger.limit()), table));
+    throw OutOfBudget(
+        fmt::format("{}\nThe optimizer needs {} there, {} more than the limit:{}\nRaise the limit, "
+                    "or change offload_fraction, host_fraction, window or state_format.",
+                    error.what(), format_bytes(total), format_bytes(total - ledger.limit()), table),
+        {{error.shortfalls().at(0).tier, total, ledger.limit()}},
+        {"a higher limit", "another offload_fraction, host_fraction, window or state_format"});
   }
   return total;
 }

@@ -22,12 +22,11 @@ void cut_block(int index, const Block& block, const Workload& workload, const Ch
   }
 }
 
-// Whether the i-th of `all` is among so many that are spread evenly.
+}  // namespace
+
 bool is_one_of(std::int64_t i, std::int64_t many, std::int64_t all) {
   return (i + 1) * many / all > i * many / all;
 }
-
-}  // namespace
 
 bool is_cut(const Block& block, const Choices& choices) {
   return choices.vocabulary_cut != 0 && !block.pieces.empty();

@@ -72,6 +72,9 @@ std::int64_t default_chunk_parameters(const Workload&);
 
 List<Chunk> cut_chunks(const Workload&, const Choices&);
 
+// Whether the i-th of `all` is among so many that are spread evenly.
+bool is_one_of(std::int64_t i, std::int64_t many, std::int64_t all);
+
 // Whether a block runs piece by piece.
 bool is_cut(const Block&, const Choices&);
 

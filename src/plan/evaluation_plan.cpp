@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/chunking.h"
 #include "plan/evaluation_program.h"
 #include "plan/explain.h"
 #include "plan/waits.h"
@@ -18,7 +19,7 @@ constexpr double kWorthIt = 0.998;
 // Deeper streams than the last are not tried: each of their objects is a block's weights.
 constexpr std::int64_t kDepths[] = {Choices::kLeastDepth, 4, 8};
 // Chunks are what a disk gives. Smaller ones wait in less host memory.
-constexpr std::int64_t kSmallerChunks[] = {1, 8, 64};
+constexpr std::int64_t kSmallerChunks[] = {1, 8, kLeastChunkDivisor};
 
 // The rows of the table that an evaluation has.
 bool is_of_evaluation(const Choice& choice) {

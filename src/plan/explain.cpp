@@ -105,8 +105,7 @@ std::string cost_table(const Plan& plan) {
   const Figure& rate = plan.profile.matmul_flops;
   std::string text = fmt::format(
       "A step is predicted to take {} ({:.0f} tokens/s) on {}.\nUtilization {:.1f}%: {} of the "
-      "model at "
-      "{} (matrix products, {}).\n",
+      "model at {} (matrix products, {}).\n",
       format_seconds(p.step_seconds),
       static_cast<double>(plan.workload.tokens * plan.workload.micro_batches) / p.step_seconds,
       plan.profile.name, 100 * utilization(plan, p.step_seconds),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,43 +11,48 @@ namespace {
 
 using Fixed = FixedGenerationChoices;
 
+template <auto kField>
+bool release(Fixed& fixed) {
+  return std::exchange(fixed.*kField, {}).has_value();
+}
+
 constexpr std::array<GenerationChoice, 8> kTable = {{
     {.flag = "--weights",
      .zero = "resident",
      .get = [](const GenerationChoices& c) { return c.streamed_weights; },
-     .given = [](const Fixed& f) { return f.streamed_weights; },
+     .release = release<&Fixed::streamed_weights>,
      .always = true},
     {.flag = "--disk-weights",
      .get = [](const GenerationChoices& c) { return c.disk_weights; },
-     .given = [](const Fixed& f) { return f.disk_weights; }},
+     .release = release<&Fixed::disk_weights>,
+     .automatic = false},
     {.flag = "--attention",
      .zero = "stream",
      .one = "resident",
      .get = [](const GenerationChoices& c) { return c.attention_resident; },
-     .given = [](const Fixed& f) { return f.attention_resident; }},
+     .release = release<&Fixed::attention_resident>},
     {.flag = "--cpu-blocks",
      .get = [](const GenerationChoices& c) { return c.cpu_blocks; },
-     .given = [](const Fixed& f) { return f.cpu_blocks; }},
+     .release = release<&Fixed::cpu_blocks>},
     {.flag = "--cpu-prompt-blocks",
      .get = [](const GenerationChoices& c) { return c.cpu_prompt_blocks; },
-     .given = [](const Fixed& f) { return f.cpu_prompt_blocks; }},
+     .release = release<&Fixed::cpu_prompt_blocks>},
     {.flag = "--cache",
      .zero = "mixed",
      .one = "device",
      .two = "host",
      .get = [](const GenerationChoices& c) { return static_cast<std::int64_t>(c.cache); },
-     .given = [](const Fixed& f) -> std::optional<std::int64_t> {
-       if (!f.cache) return std::nullopt;
-       return static_cast<std::int64_t>(*f.cache);
-     },
+     .release = release<&Fixed::cache>,
      .always = true},
     {.flag = "--slice",
      .get = [](const GenerationChoices& c) { return c.slice; },
-     .given = [](const Fixed& f) { return f.slice; },
-     .always = true},
+     .release = release<&Fixed::slice>,
+     .always = true,
+     .automatic = false},
     {.flag = "--depth",
      .get = [](const GenerationChoices& c) { return c.depth; },
-     .given = [](const Fixed& f) { return f.depth; }},
+     .release = release<&Fixed::depth>,
+     .automatic = false},
 }};
 
 bool is_layer(const Block& block, LayerHalf half) {
@@ -56,11 +62,6 @@ bool is_layer(const Block& block, LayerHalf half) {
 std::int64_t layers_of(const Workload& work) {
   return std::ranges::count_if(
       work.blocks, [](const Block& block) { return is_layer(block, LayerHalf::attention); });
-}
-
-// Whether the i-th of `all` is among so many that are spread evenly.
-bool is_one_of(std::int64_t i, std::int64_t many, std::int64_t all) {
-  return (i + 1) * many / all > i * many / all;
 }
 
 // One block alone: an embedding whose table is no one else's.

@@ -59,8 +59,10 @@ struct GenerationChoice {
   std::string_view flag;
   std::string_view zero{}, one{}, two{};  // how 0, 1 and 2 are written; empty: as a number
   std::int64_t (*get)(const GenerationChoices&) = nullptr;
-  std::optional<std::int64_t> (*given)(const FixedGenerationChoices&) = nullptr;
-  bool always = false;  // printed also where it is 0
+  // Leaves it to the plan; whether it was fixed.
+  bool (*release)(FixedGenerationChoices&) = nullptr;
+  bool always = false;    // printed also where it is 0
+  bool automatic = true;  // "auto" is a word for it
 };
 std::span<const GenerationChoice> generation_choice_table();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/chunking.h"
 #include "ebb/error.h"
 #include "plan/refusal.h"
 #include "plan/search.h"
@@ -39,7 +40,7 @@ Plan make_plan(const Workload& workload, const FixedChoices& fixed, const Limits
   // hardly room on the device.
   const std::int64_t usual = default_chunk_parameters(workload);
   const bool short_of_host = plan.peak(Tier::host) > limits[Tier::host];
-  for (const std::int64_t size : {4 * usual, 2 * usual, usual / 8, usual / 64}) {
+  for (const std::int64_t size : {4 * usual, 2 * usual, usual / 8, usual / kLeastChunkDivisor}) {
     if (fixed.chunk_parameters) break;
     if (size > usual && !short_of_host) continue;
     FixedChoices other_size = fixed;

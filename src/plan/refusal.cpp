@@ -25,8 +25,7 @@ List<std::string> tried_remedies(const Plan& closest, const FixedChoices& fixed)
   return {};
 }
 
-}  // namespace
-
+// The tiers that are too small for the plan.
 List<Shortfall> shortfalls_of(const Plan& plan) {
   List<Shortfall> shortfalls;
   for (const Tier tier : plan.workload.topology->all_tiers()) {
@@ -51,26 +50,33 @@ std::string explain_missing(const Plan& closest) {
   return text;
 }
 
+}  // namespace
+
+OutOfBudget refuse(const Plan& closest, const std::string& flags, List<std::string> remedies,
+                   const std::string& note) {
+  const bool has_disk = closest.workload.topology->tiers.size() > 2;
+  if (!has_disk && closest.peak(Tier::host) > closest.limits[Tier::host]) {
+    remedies.emplace_back("a disk for what host memory cannot hold (--disk PATH[:BYTES])");
+  }
+  remedies.emplace_back("a higher limit, or a smaller model");
+  return {fmt::format("{}{}Closest plan: {}\nWhat would help:\n  - {}", explain_missing(closest),
+                      note, flags, fmt::join(remedies, "\n  - ")),
+          shortfalls_of(closest), std::move(remedies)};
+}
+
 OutOfBudget refusal(const Plan& closest, const FixedChoices& fixed) {
-  std::string text = explain_missing(closest);
+  std::string note;
   if (const std::int64_t tasks = tasks_of_step(closest.program, closest.workload);
       tasks > kMostTasks) {
-    text += fmt::format(
+    note = fmt::format(
         "A step would have {} tasks, and plans have at most {}: a larger --micro-batch with a "
         "smaller --accumulate does the same work, and so do larger chunks (--chunk-parameters).\n",
         tasks, kMostTasks);
   }
-  text += fmt::format("Closest plan: {}\nWhat would help:\n", flags_of(closest.choices));
   List<std::string> remedies = tried_remedies(closest, fixed);
-  if (closest.choices.below == Tier::host &&
-      closest.peak(Tier::host) > closest.limits[Tier::host]) {
-    remedies.emplace_back("a disk for what host memory cannot hold (--disk PATH[:BYTES])");
-  }
   remedies.emplace_back(
       "a smaller --micro-batch (with a larger --accumulate) or a shorter --sequence");
-  remedies.emplace_back("a higher limit, or a smaller model");
-  return {fmt::format("{}  - {}", text, fmt::join(remedies, "\n  - ")), shortfalls_of(closest),
-          std::move(remedies)};
+  return refuse(closest, flags_of(closest.choices), std::move(remedies), note);
 }
 
 }  // namespace ebb::plan

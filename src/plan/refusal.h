@@ -8,13 +8,13 @@
 
 namespace ebb::plan {
 
-// The tiers that are too small for the plan.
-List<Shortfall> shortfalls_of(const Plan& plan);
+// The error to throw where the closest plan does not fit: a table of bytes by purpose, what is
+// missing on each tier, the plan by its flags, a note (lines, or nothing), and what would help.
+// Remedies that name flags were tried by the caller; what helps always is added to them.
+OutOfBudget refuse(const Plan& closest, const std::string& flags, List<std::string> remedies,
+                   const std::string& note = {});
 
-// The table of bytes by purpose, and the bytes that are missing on each tier.
-std::string explain_missing(const Plan& closest);
-
-// The error to throw: the same, and what would help; each remedy that names flags was tried.
+// The same of training, whose remedies are tried here.
 OutOfBudget refusal(const Plan& closest, const FixedChoices&);
 
 }  // namespace ebb::plan

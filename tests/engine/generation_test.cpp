@@ -214,6 +214,10 @@ TEST(GenerationRefusal, SaysWhatWouldHelp) {
           "--dtype bf16", "--weights auto", "a smaller model"}) {
       EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
     }
+    for (const std::string& remedy : refusal.remedies()) {
+      EXPECT_NE(text.find("  - " + remedy), std::string::npos) << remedy;
+    }
+    EXPECT_GE(refusal.remedies().size(), 4u);
     const std::size_t at = text.find("--max-tokens ");
     GeneratorSettings advised = s;
     advised.positions = 400 + std::stol(text.substr(at + std::string("--max-tokens ").size()));

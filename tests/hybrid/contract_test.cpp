@@ -122,6 +122,14 @@ TEST(Limits, AreRefusedWithATableOrKept) {
     const std::vector<std::byte> before = loop.tensors[0].weight;
     s.device_memory = placement.device_bytes - 1;
     EXPECT_REFUSED(OutOfBudget, "more than the limit", Optimizer(s, loop.parameters(), nullptr));
+    try {
+      Optimizer(s, loop.parameters(), nullptr);
+    } catch (const OutOfBudget& refusal) {
+      ASSERT_EQ(refusal.shortfalls().size(), 1u);
+      EXPECT_EQ(refusal.shortfalls()[0].tier, "device");
+      EXPECT_EQ(refusal.shortfalls()[0].missing(), 1);
+      EXPECT_FALSE(refusal.remedies().empty());
+    }
     s.device_memory.reset();
     s.host_memory = placement.host_bytes - 1;
     EXPECT_REFUSED(OutOfBudget, "sums of squares", Optimizer(s, loop.parameters(), nullptr));

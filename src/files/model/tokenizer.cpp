@@ -22,8 +22,7 @@ void check_room(const std::filesystem::path& file, Bytes bytes, Bytes host_limit
   if (bytes <= host_limit / kReadingFactor) return;
   throw OutOfBudget(
       fmt::format("{}: reading its {} takes about {} of host memory, and the limit is {}; give a "
-                  "--host-memory "
-                  "of at least {}, or a smaller tokenizer",
+                  "--host-memory of at least {}, or a smaller tokenizer",
                   file.string(), format_bytes(bytes), format_bytes(kReadingFactor * bytes),
                   format_bytes(host_limit), format_bytes(kReadingFactor * bytes + kMiB)),
       {{"host", kReadingFactor * bytes, host_limit}},
