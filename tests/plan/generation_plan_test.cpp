@@ -127,9 +127,13 @@ TEST(GenerationPlan, WhatIsMissingIsTold) {
   };
   EXPECT_TRUE(fits(with(needed).slice));
   EXPECT_FALSE(fits(with(needed - 1).slice));
-  EXPECT_THAT(explain_missing(with(needed - 256).slice),
+  const OutOfBudget refused = refuse(with(needed - 256).slice, "--depth 2", {"--dtype bf16"});
+  EXPECT_THAT(refused.what(),
               AllOf(HasSubstr("key-value cache"), HasSubstr("Missing on the device: 256 B"),
-                    HasSubstr(fmt::format("--device-memory {} would do", needed))));
+                    HasSubstr(fmt::format("--device-memory {} would do", needed)),
+                    HasSubstr("Closest plan: --depth 2"), HasSubstr("  - --dtype bf16\n")));
+  ASSERT_EQ(refused.shortfalls().size(), 1u);
+  EXPECT_EQ(refused.shortfalls()[0].missing(), 256);
 }
 
 TEST(GenerationPlan, ItsTracesKeepTheirPromises) {
