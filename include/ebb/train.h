@@ -42,7 +42,7 @@ struct TrainOptions {
   std::int64_t eval_batches = 16;    // at most, each time
   std::int64_t eval_every = 0;       // steps; 0: at the end only
 
-  // Limits; none means what the machine has.
+  // Limits; none means what the machine has left when the trainer is made.
   std::optional<Bytes> device_memory;
   std::optional<Bytes> host_memory;
   // Folders for what host memory cannot hold, best one for each drive; without bytes most of what
