@@ -33,7 +33,7 @@ struct GeneratorOptions {
   FloatType dtype = FloatType::automatic;  // as stored
   DeviceKind device = DeviceKind::automatic;
   int threads = 0;  // 0: as many as the machine lets us use
-  // Limits of this generator; none means what the machine has.
+  // Limits of this generator; none means what the machine has left when it is made.
   std::optional<Bytes> device_memory{};
   std::optional<Bytes> host_memory{};
   // A file for the lanes of a text's last tokens (docs/trace.md), written anew with every text.

@@ -30,7 +30,7 @@ struct TokenizeProgress {
 
 struct TokenizeSummary {
   std::int64_t tokens = 0;
-  Bytes bytes_per_token = 0;
+  Bytes bytes_per_token = 0;  // the width of an id in the file: 2 or 4
   std::string tokenizer;
   std::int64_t files = 0;
   std::vector<std::string> skipped;  // files, each with the reason

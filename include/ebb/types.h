@@ -21,7 +21,7 @@ enum class StateFormat : std::uint8_t { exact, bf16, int8 };  // of adamw's mome
 enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine, wsd };
 
 // Where optimizer states live and what updates them: on the device; elsewhere, and they stream
-// through the device; in host memory, and the CPU updates them. automatic: as the plan says.
+// through the device; elsewhere, and the CPU updates them. automatic: as the plan says.
 enum class StatePlacement : std::uint8_t { automatic, resident, stream, host };
 // Of generation: where the key-value cache is. mixed: of each block where its attention is computed
 // for tokens. automatic: as the plan says.
