@@ -1,4 +1,4 @@
-// The scale and the offset with which a few numbers are closest to whole ones: what quantising a
+// The scale and the offset with which a few numbers are closest to whole ones: what quantizing a
 // block is made of. A number x becomes q = round((x + offset) / scale), kept within the levels that
 // a type has, and comes back as scale * q - offset; what is searched for has the least sum of
 // squared errors of those that are tried.
