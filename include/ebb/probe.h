@@ -12,7 +12,7 @@ namespace ebb {
 struct ProbeOptions {
   DeviceKind device = DeviceKind::automatic;
   int threads = 0;      // 0: as many as the machine lets us use
-  double seconds = 20;  // to spend, about; fewer are less exact
+  double seconds = 20;  // to spend on timing, about; fewer are less exact
   // Folders of drives to measure, and how much to write; without bytes 8 GiB, more than most
   // drives' caches hold. None: what plans know of a disk stays a rule of thumb.
   std::vector<DiskFolder> disk{};

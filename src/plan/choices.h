@@ -17,8 +17,8 @@ struct Choices {
   double host_fraction = 0;      // of all parameters, part of the above, updated by the CPU
   Tier state_home = Tier::host;  // where states go that leave the device
   // The tier below host memory, a disk's; host where there is none. What goes there, of what leaves
-  // the device: states of so many parameters, evenly spread, and of so many blocks weights (of
-  // those that are streamed), gradient sums (of those in host memory) and inputs (likewise).
+  // the device: states of so many parameters, the foremost blocks' first, and of so many blocks
+  // weights (of streamed ones), gradient sums (of those in host memory) and inputs (likewise).
   Tier below = Tier::host;
   double disk_fraction = 0;
   std::int64_t disk_weights = 0;
