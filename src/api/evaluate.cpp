@@ -11,6 +11,7 @@
 
 #include "api/planned_machine.h"
 #include "base/json.h"
+#include "base/seconds_since.h"
 #include "ebb/error.h"
 #include "engine/data_notes.h"
 #include "engine/evaluation_data.h"
@@ -31,10 +32,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using plan::Tier;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The first of the two limits that is reached.
 std::int64_t most_batches(const EvaluateOptions& o) {

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "base/machine.h"
+#include "base/seconds_since.h"
 #include "ebb/error.h"
 #include "engine/settings.h"
 #include "files/gguf/gguf_files.h"
@@ -21,7 +22,7 @@ namespace ebb {
 namespace {
 
 // Often enough for a person, too rarely to cost anything beside the work.
-constexpr double kSecondsBetweenReports = 0.5;
+constexpr double kTellEvery = 0.5;
 
 // Asked before the work: publishing replaces what lies under the name.
 void check_out(io::FileSystem& files, const std::string& out, const files::ModelSource& source) {
@@ -77,9 +78,6 @@ QuantizeSummary quantize(const QuantizeOptions& options,
   }
 
   const auto start = std::chrono::steady_clock::now();
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
   double reported = 0;
   ThreadPool pool(threads > 0 ? threads : usable_cpus());
   const files::WrittenGguf written = files::write_gguf_model(
@@ -89,8 +87,8 @@ QuantizeSummary quantize(const QuantizeOptions& options,
        .tokenizer = tokenizer ? &*tokenizer : nullptr,
        .without_tokenizer = none},
       options.out, [&](std::int64_t done, std::int64_t of) {
-        const double elapsed = seconds();
-        if (!progress || (elapsed - reported < kSecondsBetweenReports && done < of)) return;
+        const double elapsed = seconds_since(start);
+        if (!progress || (elapsed - reported < kTellEvery && done < of)) return;
         reported = elapsed;
         const double rate = elapsed > 0 ? static_cast<double>(done) / elapsed : 0;
         progress({.parameters = done,
@@ -105,7 +103,7 @@ QuantizeSummary quantize(const QuantizeOptions& options,
                           .types = {},
                           .fallbacks = written.fallbacks,
                           .warnings = written.warnings,
-                          .seconds = seconds()};
+                          .seconds = seconds_since(start)};
   std::vector<std::string> types;
   for (const auto& [name, count] : written.types)
     types.push_back(fmt::format("{} {}", count, name));

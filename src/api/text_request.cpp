@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/seconds_since.h"
 #include "base/to_size.h"
 #include "ebb/error.h"
 #include "engine/sampling.h"
@@ -14,10 +15,6 @@
 
 namespace ebb::api {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // A preset is a shape without weights.
 std::string warning_of(const files::ModelSource& source) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/machine.h"
+#include "base/seconds_since.h"
 #include "ebb/error.h"
 #include "engine/settings.h"
 #include "files/model/tokenizer.h"
@@ -16,7 +17,7 @@ namespace ebb {
 namespace {
 
 // Often enough for a person, too rarely to cost anything beside the work.
-constexpr double kSecondsBetweenReports = 0.5;
+constexpr double kReportEvery = 0.5;
 
 // A text is cut where its tokens might be others than without the cut, so it is cut rarely.
 constexpr Bytes kPassageBytes = kMiB;
@@ -65,9 +66,6 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
   refuse_prompts(data);
 
   const auto start = std::chrono::steady_clock::now();
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
   text::TokenFileWriter writer(files, options.out, tokenizer);
   // What waits to be written is bounded: 4 Mi tokens are 16 MiB, and the passages that are being
   // tokenized come on top, one for each worker. The order is that of the files, so the result does
@@ -80,7 +78,7 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
   std::int64_t done = 0;
   // Time left by items, not by tokens: how many tokens there will be is not known.
   const auto report = [&] {
-    const double elapsed = seconds();
+    const double elapsed = seconds_since(start);
     const double rate = elapsed > 0 ? 1 / elapsed : 0;
     progress({.items = done,
               .of_items = data.items(),
@@ -97,7 +95,7 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
     if (!item.problem.empty()) left_out.add({.bad_items = 1, .first_problem = item.problem});
     writer.write(item.tokens);
     ++done;
-    if (seconds() - reported >= kSecondsBetweenReports) report();
+    if (seconds_since(start) - reported >= kReportEvery) report();
   }
   // The writer was not finished: nothing is left under the file's name.
   if (writer.tokens() == 0) {
@@ -114,7 +112,7 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
                           .skipped = {},
                           .bad_items = left_out.bad_items,
                           .first_bad_item = left_out.first_problem,
-                          .seconds = seconds()};
+                          .seconds = seconds_since(start)};
   for (const text::SkippedFile& skipped : data.skipped()) {
     summary.skipped.push_back(fmt::format("{} ({})", skipped.path.string(), skipped.reason));
   }

@@ -12,7 +12,7 @@ std::atomic<int> g_interrupts{0};
 std::atomic<bool> g_second_ends{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
-void on_interrupt(int signal) {
+void count_interrupt(int signal) {
   if (g_interrupts.fetch_add(1) > 0 && g_second_ends) {
     // The default of this signal ends the process, as soon as the handler returns.
     std::signal(signal, SIG_DFL);
@@ -33,7 +33,7 @@ void install(void (*handler)(int)) {
 StopOnInterrupt::StopOnInterrupt(Second second) {
   g_interrupts = 0;
   g_second_ends = second == Second::ends_process;
-  install(on_interrupt);
+  install(count_interrupt);
 }
 
 StopOnInterrupt::~StopOnInterrupt() { install(SIG_DFL); }

@@ -17,7 +17,7 @@ namespace ebb::files {
 namespace {
 
 constexpr Bytes kAlignment = 32;
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kGgufVersion = 3;
 
 // Little-endian, whatever the machine is.
 template <class T>
@@ -112,7 +112,7 @@ GgufWriter::GgufWriter(io::FileSystem& files, std::filesystem::path path, const 
     : files_(files), path_(std::move(path)), partial_(path_), tensors_(std::move(tensors)) {
   partial_ += ".partial";
   std::string header = "GGUF";
-  put(header, kVersion);
+  put(header, kGgufVersion);
   put(header, std::uint64_t{tensors_.size()});
   put(header, keys.count());
   header += keys.bytes();

@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
-constexpr std::string_view kSpace = "\u2581";  // what SentencePiece has for a space
 // SentencePiece makes pieces of 16 characters at most.
 constexpr std::size_t kLongestPiece = 256;
 
@@ -207,12 +206,12 @@ void add_pieces(const GgufFiles& files, const Vocabulary& vocabulary, SortedJson
   }
   const bool prefix = files.try_boolean("tokenizer.ggml.add_space_prefix").value_or(true);
   SortedJson normalizers = SortedJson::array();
-  if (prefix) normalizers.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
-  normalizers.push_back(replace(" ", kSpace));
+  if (prefix) normalizers.push_back({{"type", "Prepend"}, {"prepend", kGgufSpace}});
+  normalizers.push_back(replace(" ", kGgufSpace));
   json["normalizer"] = {{"type", "Sequence"}, {"normalizers", normalizers}};
   json["pre_tokenizer"] = nullptr;
   SortedJson decoders =
-      SortedJson::array({replace(kSpace, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
+      SortedJson::array({replace(kGgufSpace, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
   if (prefix) {
     decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   }

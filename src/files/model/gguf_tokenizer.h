@@ -20,6 +20,9 @@ enum GgufTokenType : std::int32_t {
   kGgufByteToken = 6
 };
 
+// What SentencePiece has for a space.
+inline constexpr std::string_view kGgufSpace = "\u2581";
+
 // Set to "bytes" where the tokens of a model without a tokenizer are bytes: Ebb's own key.
 inline constexpr std::string_view kGgufBytesKey = "ebb.tokenizer";
 bool gguf_tokens_are_bytes(const GgufFiles& files);

@@ -12,20 +12,6 @@
 namespace ebb::measure {
 namespace {
 
-// What is not known is null and not left out, so that every row has the same keys.
-template <class Value>
-Json or_null(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json();
-}
-
-Json to_json(const Peak& peak) {
-  return {{"limit", peak.limit}, {"predicted", peak.predicted}, {"measured", peak.measured}};
-}
-
-std::string percent(const std::optional<double>& share) {
-  return share ? fmt::format("{:.1f}%", 100 * *share) : "-";
-}
-
 std::string or_all(const std::optional<Bytes>& limit) {
   return limit ? format_bytes(*limit) : "all";
 }

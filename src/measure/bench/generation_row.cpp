@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "base/seconds_since.h"
 #include "base/to_size.h"
 #include "ebb/error.h"
 #include "engine/settings.h"
@@ -18,10 +19,6 @@ namespace ebb::measure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -242,7 +239,7 @@ void GenerationRunner::load_and_time(const files::ModelSource& source,
     tell("loading");
     const auto start = Clock::now();
     engine::Generator generator(runtime_, files_, source, settings);
-    const double load_seconds = since(start);
+    const double load_seconds = seconds_since(start);
     for (; next < served.size(); ++next) {
       GenerationRow& row = rows[served[next].row];
       tell(row.test.name());
@@ -281,7 +278,7 @@ void GenerationRunner::time(engine::Generator& generator, std::int64_t vocabular
     const auto start = Clock::now();
     advance(test.prompt);
     for (std::int64_t i = 0; i < test.tokens; ++i) advance(1);
-    if (repetition >= 0) row.seconds.push_back(since(start));
+    if (repetition >= 0) row.seconds.push_back(seconds_since(start));
   }
   const auto peak = [&](plan::Tier tier) {
     return Peak{.limit = generator.plan().slice.limits[tier],

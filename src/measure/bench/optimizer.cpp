@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "base/machine.h"
+#include "base/seconds_since.h"
 #include "base/to_size.h"
 #include "ebb/error.h"
 #include "engine/runtime.h"
@@ -162,10 +163,9 @@ class OptimizerBench {
     find_ceilings(seconds, reporter);
     const auto start = std::chrono::steady_clock::now();
     const double all = seconds * static_cast<double>(rows_.size());
-    for (int round = 0; round < kFewestRounds || ProgressReporter::since(start) < all; ++round) {
+    for (int round = 0; round < kFewestRounds || seconds_since(start) < all; ++round) {
       for (measure::Race& race : races_) race.round(runtime_.pool());
-      const double share =
-          std::min(ProgressReporter::since(start) / all, (round + 1.0) / kFewestRounds);
+      const double share = std::min(seconds_since(start) / all, (round + 1.0) / kFewestRounds);
       reporter.tell(fmt::format("threads {}, round {}", runtime_.threads(), round + 1),
                     std::min(share, 0.99) * static_cast<double>(rows_.size()));
     }

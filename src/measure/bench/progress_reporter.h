@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "base/seconds_since.h"
 #include "ebb/bench.h"
 
 namespace ebb::measure {
@@ -20,7 +21,7 @@ class ProgressReporter {
   // `parts`: done beside what is finished.
   void tell(const std::string& now, double parts = 0) {
     const double done = (behind_ + parts) / parts_;
-    const double spent = since(start_);
+    const double spent = seconds_since(start_);
     // What is told may be short: once a second is enough, and the end.
     if (done < 1 && spent < next_) return;
     next_ = spent + 1;
@@ -30,20 +31,15 @@ class ProgressReporter {
   // Something measured, said at once: people who stop the rest still have that.
   void tell_result(const std::string& found) {
     const double done = behind_ / parts_;
-    const double spent = since(start_);
+    const double spent = seconds_since(start_);
     progress_({.now = found,
                .result = true,
                .done = done,
                .seconds_left = done > 0 ? spent / done - spent : 0});
   }
 
-  using Time = std::chrono::steady_clock::time_point;
-  static double since(Time start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-
  private:
-  Time start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double parts_;
   double behind_ = 0;
   double next_ = 0;  // when to tell again, in seconds from the start

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/machine.h"
+#include "base/seconds_since.h"
 #include "base/to_size.h"
 #include "kernels/optimizer_ops.h"
 #include "measure/probe/timing.h"
@@ -14,10 +15,6 @@ namespace ebb::measure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Several times what caches hold, but a small part of the machine's memory.
 Bytes host_bytes(double seconds) {
@@ -83,7 +80,7 @@ ReadRate host_read_rate(engine::Runtime& runtime, double seconds) {
   const auto seconds_of = [&](const ReadWay& way) {
     const auto start = Clock::now();
     seen ^= read_pass(runtime.pool(), {data, to_size(bytes)}, way);
-    return since(start);
+    return seconds_since(start);
   };
   struct Tried {
     ReadWay way;
@@ -97,7 +94,7 @@ ReadRate host_read_rate(engine::Runtime& runtime, double seconds) {
   tried.resize(kBest);
   do {
     for (Tried& each : tried) each.seconds = std::min(each.seconds, seconds_of(each.way));
-  } while (since(start) < seconds);
+  } while (seconds_since(start) < seconds);
   const Tried& best = *std::min_element(tried.begin(), tried.end(), faster);
   return {static_cast<double>(bytes) / best.seconds, best.way.name()};
 }

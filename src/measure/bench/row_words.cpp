@@ -1,5 +1,7 @@
 #include "measure/bench/row_words.h"
 
+#include <fmt/format.h>
+
 namespace ebb::measure {
 
 std::string short_model(const std::string& model) {
@@ -11,6 +13,14 @@ std::string refusal_text(const std::string& refusal, bool failed) {
   const std::size_t first = missing == std::string::npos ? 0 : missing;
   return (failed ? "failed: " : "does not fit: ") +
          refusal.substr(first, refusal.find('\n', first) - first);
+}
+
+std::string percent(const std::optional<double>& share) {
+  return share ? fmt::format("{:.1f}%", 100 * *share) : "-";
+}
+
+Json to_json(const Peak& peak) {
+  return {{"limit", peak.limit}, {"predicted", peak.predicted}, {"measured", peak.measured}};
 }
 
 }  // namespace ebb::measure

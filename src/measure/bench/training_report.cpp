@@ -15,19 +15,9 @@ namespace {
 // By plan::Site.
 constexpr std::array<const char*, 3> kSites = {"resident", "stream", "host"};
 
-// What was not measured is null and not left out, so that every row has the same keys.
-template <class Number>
-Json or_null(const std::optional<Number>& value) {
-  return value ? Json(*value) : Json();
-}
-
 // Tokens a second.
 double speed(const RowResult& row, double step_seconds) {
   return static_cast<double>(row.row.tokens()) / step_seconds;
-}
-
-Json to_json(const Peak& peak) {
-  return {{"limit", peak.limit}, {"predicted", peak.predicted}, {"measured", peak.measured}};
 }
 
 void add(Json& json, const RowResult& row, const MeasuredPlan& measured) {
@@ -68,10 +58,6 @@ std::string short_plan(const MeasuredPlan& plan) {
     part(fmt::format("{} recomputed", plan.choices.recompute_blocks));
   if (plan.choices.host_inputs > 0) part(fmt::format("{} inputs out", plan.choices.host_inputs));
   return text;
-}
-
-std::string percent(const std::optional<double>& share) {
-  return share ? fmt::format("{:.1f}%", 100 * *share) : "-";
 }
 
 // "12.3 GiB", or both where prediction and measurement differ.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/rng.h"
 #include "base/to_size.h"
 #include "engine/workload.h"
+#include "measure/probe/random_values.h"
 
 namespace ebb::measure {
 namespace {
@@ -14,21 +14,6 @@ namespace {
 plan::Workload workload_of(engine::Runtime& runtime, const model::Decoder& decoder) {
   kernels::CountingOps ops(runtime.device_model());
   return engine::training_workload(decoder, model::parameters_of(decoder.config()), ops, {});
-}
-
-// Values whose products over a model's width stay what they are in size: nothing overflows or
-// becomes denormal, however often it is run. Speed and power depend on the bits, so no zeros.
-std::vector<std::byte> random_values(Bytes bytes, DType type) {
-  std::vector<std::byte> all(to_size(bytes));
-  const CounterRng random(1, 0);
-  const std::int64_t count = bytes / size_of(type);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto value =
-        static_cast<float>(0.04 * random.uniform(static_cast<std::uint64_t>(i)) - 0.02);
-    if (type == DType::f32) reinterpret_cast<float*>(all.data())[i] = value;
-    if (type == DType::bf16) reinterpret_cast<bf16*>(all.data())[i] = to_bf16(value);
-  }
-  return all;
 }
 
 }  // namespace
@@ -79,11 +64,7 @@ BlockWork::BlockWork(engine::Runtime& runtime, device::Stream& stream, const mod
       work_(workload_of(runtime, decoder_)),
       buffer_(runtime.device().allocate_device(Places(work_, memory::Carver::measuring()).bytes)) {
   const Places at(work_, {buffer_->data(), buffer_->bytes()});
-  const std::vector<std::byte> values = random_values(4 * kMiB, type);
-  const auto piece = static_cast<Bytes>(values.size());
-  for (Bytes from = 0; from < at.values_end; from += piece) {
-    stream.copy_now(buffer_->data() + from, values.data(), std::min(piece, at.values_end - from));
-  }
+  fill_with_random_values(stream, buffer_->data(), at.values_end, type);
   // Zeros are targets that any vocabulary has.
   const Bytes rest = at.bytes - at.values_end;
   const std::vector<std::byte> zeros(to_size(rest));

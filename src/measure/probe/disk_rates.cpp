@@ -13,6 +13,7 @@
 
 #include "base/list.h"
 #include "base/rng.h"
+#include "base/seconds_since.h"
 #include "ebb/error.h"
 #include "engine/disk_tier.h"
 
@@ -24,10 +25,6 @@ using Clock = std::chrono::steady_clock;
 
 // So large that requests keep every queue full, as the transfers of a step do.
 constexpr Bytes kPiece = 32 * kMiB;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // A lane of a disk as a plan has it: a thread that goes through its part of the space, piece by
 // piece, in aligned memory of its own. start() and join() alternate.

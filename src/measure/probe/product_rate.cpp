@@ -1,12 +1,11 @@
 #include "measure/probe/product_rate.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "base/list.h"
-#include "base/rng.h"
 #include "base/to_size.h"
 #include "kernels/counting_ops.h"
+#include "measure/probe/random_values.h"
 #include "measure/probe/timing.h"
 
 namespace ebb::measure {
@@ -22,19 +21,6 @@ List<Shape> shapes_for(const std::string& device) {
   return {{512, 512, 1408}, {512, 1408, 512}, {512, 1024, 1024}};
 }
 
-// Small random values: speed and power depend on the bits, so no zeros, and nothing overflows.
-std::vector<std::byte> random_values(std::int64_t count, DType type) {
-  std::vector<std::byte> all(to_size(count * size_of(type)));
-  const CounterRng random(1, 0);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto value =
-        static_cast<float>(0.04 * random.uniform(static_cast<std::uint64_t>(i)) - 0.02);
-    if (type == DType::f32) reinterpret_cast<float*>(all.data())[i] = value;
-    if (type == DType::bf16) reinterpret_cast<bf16*>(all.data())[i] = to_bf16(value);
-  }
-  return all;
-}
-
 double rate_of(engine::Runtime& runtime, DType type, const Shape& shape, double seconds) {
   device::Device& device = runtime.device();
   const auto stream = device.create_stream(device::StreamKind::compute, "products");
@@ -44,12 +30,8 @@ double rate_of(engine::Runtime& runtime, DType type, const Shape& shape, double 
   const auto a = device.allocate_device(bytes(shape.rows, shape.in));
   const auto b = device.allocate_device(bytes(shape.out, shape.in));
   const auto c = device.allocate_device(bytes(shape.rows, shape.out));
-  const std::vector<std::byte> values = random_values(1 << 20, type);
   for (const device::Buffer* buffer : {a.get(), b.get()}) {
-    const auto piece = static_cast<Bytes>(values.size());
-    for (Bytes at = 0; at < buffer->bytes(); at += piece) {
-      stream->copy_now(buffer->data() + at, values.data(), std::min(piece, buffer->bytes() - at));
-    }
+    fill_with_random_values(*stream, buffer->data(), buffer->bytes(), type);
   }
   const auto product = [&](kernels::ModelOps& ops) {
     ops.matmul({c->data(), type, shape.rows, shape.out, shape.out},

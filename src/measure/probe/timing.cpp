@@ -8,21 +8,19 @@
 #include <limits>
 #include <thread>
 
+#include "base/seconds_since.h"
+
 namespace ebb::measure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // From the first call to the end of the last run on the stream; starts with an empty stream.
 double seconds_of(device::Stream& stream, int runs, const std::function<void()>& work) {
   const auto start = Clock::now();
   for (int i = 0; i < runs; ++i) stream.submit(work);
   stream.synchronize();
-  return since(start);
+  return seconds_since(start);
 }
 
 // So many runs that starting and waiting are lost in the pass.
@@ -42,7 +40,7 @@ double fastest_run(device::Stream& stream, const PassLength& length,
   const auto start = Clock::now();
   const int runs = runs_of_a_pass(stream, length, work);
   double best = std::numeric_limits<double>::infinity();
-  for (int pass = 0; pass < 3 || since(start) < length.all; ++pass) {
+  for (int pass = 0; pass < 3 || seconds_since(start) < length.all; ++pass) {
     best = std::min(best, seconds_of(stream, runs, work) / runs);
   }
   return best;
@@ -51,9 +49,10 @@ double fastest_run(device::Stream& stream, const PassLength& length,
 double settled_run(device::Stream& stream, const PassLength& length, double settling,
                    const std::function<void()>& work) {
   const int runs = runs_of_a_pass(stream, length, work);
-  for (const auto start = Clock::now(); since(start) < settling;) seconds_of(stream, runs, work);
+  for (const auto start = Clock::now(); seconds_since(start) < settling;)
+    seconds_of(stream, runs, work);
   std::vector<double> passes;
-  for (const auto start = Clock::now(); passes.size() < 3 || since(start) < length.all;) {
+  for (const auto start = Clock::now(); passes.size() < 3 || seconds_since(start) < length.all;) {
     passes.push_back(seconds_of(stream, runs, work) / runs);
   }
   // The median: clocks that rise and fall are part of a long run, a single slow pass is not.
@@ -78,11 +77,11 @@ double fastest_hop(device::Stream& compute, device::Stream& copy, const PassLeng
       compute.wait(*copied);
     }
     compute.synchronize();
-    return since(start) / (2 * rounds);
+    return seconds_since(start) / (2 * rounds);
   };
   const auto start = Clock::now();
   double best = pass();
-  for (int i = 0; i < 3 || since(start) < length.all; ++i) best = std::min(best, pass());
+  for (int i = 0; i < 3 || seconds_since(start) < length.all; ++i) best = std::min(best, pass());
   return best;
 }
 
@@ -102,7 +101,7 @@ std::vector<double> rates_together(const std::vector<Loop>& loops, double second
       } catch (...) {
         failures[i] = std::current_exception();
       }
-      rates[i] = loop.amount * runs / since(start);
+      rates[i] = loop.amount * runs / seconds_since(start);
     });
   }
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));

@@ -59,13 +59,13 @@ constexpr std::size_t kPatternBytes = 64 * 1024;
 constexpr std::size_t kStackBytes = 1024 * 1024;
 
 // What the program that reports its steps may still take.
-struct Steps {
+struct StepLimit {
   std::size_t left = 0;
   std::size_t place = 0;  // of the step before
 };
 
 int count_step(pcre2_callout_block* at, void* data) {
-  auto& steps = *static_cast<Steps*>(data);
+  auto& steps = *static_cast<StepLimit*>(data);
   const std::size_t place = at->current_position;
   const std::size_t moved = place > steps.place ? place - steps.place : steps.place - place;
   const std::size_t taken = 1 + moved / kBytesPerStep;
@@ -191,7 +191,7 @@ int Matches::search(const Pattern::Program& program, std::size_t from, std::size
 }
 
 int Matches::search_counted(std::size_t from) {
-  Steps steps{steps_left_, from};
+  StepLimit steps{steps_left_, from};
   pcre2_set_callout(state_.context.get(), count_step, &steps);
   pcre2_set_match_limit(state_.context.get(), std::numeric_limits<std::uint32_t>::max());
   const int found = search(pattern_.regex_->counted, from, text_.size());

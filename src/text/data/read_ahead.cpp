@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/seconds_since.h"
 #include "ebb/error.h"
 
 namespace ebb::text {
@@ -72,8 +73,7 @@ std::optional<VisitedItem> ReadAhead::next() {
   if (!is_made()) {
     const auto start = std::chrono::steady_clock::now();
     ready_.wait(lock, is_made);
-    waited_seconds_ +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    waited_seconds_ += seconds_since(start);
   }
   if (wanted.state == State::failed) std::rethrow_exception(wanted.error);
   if (wanted.state == State::end) return std::nullopt;
