@@ -330,7 +330,7 @@ void quantize_blocks(WeightType type, std::span<const float> from, std::span<std
                      const SearchLoops& loops) {
   const Grain grain = grain_of(type);
   const std::size_t numbers = to_size(grain.per), bytes = to_size(grain.bytes);
-  std::memset(to.data(), 0, to.size());
+  std::ranges::fill(to, std::byte{0});
   for (std::size_t b = 0; b < from.size() / numbers; ++b)
     quantize_block(loops, type, from.data() + b * numbers, to.subspan(b * bytes, bytes));
 }
