@@ -78,8 +78,8 @@ struct TrainBenchOptions {
 BenchResult bench_training(const TrainBenchOptions& options,
                            const std::function<void(const BenchProgress&)>& progress);
 
-// Tests of generation: each of them at every depth, with every model, type, number of threads and
-// limit that is given.
+// Tests of generation: each of them at every depth and for every number of sequences, with every
+// model, type, number of threads and limit that is given.
 struct GenerateBenchOptions {
   struct PromptAndTokens {
     std::int64_t prompt = 0;
@@ -94,6 +94,7 @@ struct GenerateBenchOptions {
   std::vector<std::int64_t> tokens;         // one after the other
   std::vector<PromptAndTokens> both;        // a prompt and the tokens behind it
   std::vector<std::int64_t> depths;         // tokens that the sequence has before a test; empty: 0
+  std::vector<std::int64_t> batches;        // sequences at once; empty: 1
   std::int64_t repetitions = 5;             // of each test, after one that does not count
   std::vector<FloatType> dtypes;            // empty: as stored
   std::vector<int> threads;                 // 0 is all that may be used; empty: all

@@ -63,6 +63,7 @@ struct GenerateOptions : SamplingOptions {
   std::string trace{};  // a file for the lanes of the last tokens (docs/trace.md); empty: none
   bool verify = true;   // a checkpoint's checksums, before its weights are used
   GenerationPlacement placement{};
+  std::int64_t sequences = 1;  // of several prompts, so many texts at once
 };
 
 // stop: a token that ends texts; stop_text: one of SamplingOptions::stop.
@@ -108,17 +109,19 @@ GenerateSummary generate(const GenerateOptions& options, const TextSink& sink,
                          std::stop_token stop = {});
 
 // The same for several prompts (ebb/prompts.h), with the weights read once and no text depending on
-// those before it. All prompts are checked before the first text is written.
+// the others (Generator::begin says what holds on a GPU); `options.sequences` are written at once.
+// All prompts are checked before the first text is written.
 // `options.prompt` and `options.chat` are not read: a prompt that has messages goes through the
-// chat template. `answered` takes each summary as it is there, and returns false to stop; a text
-// that `stop` ended is the last.
+// chat template. `answered` takes the summaries in the order of the prompts, each as soon as it and
+// those before it are there, and returns false to stop; a text that `stop` ended is the last.
 void generate_each(const GenerateOptions& options, const std::vector<Prompt>& prompts,
                    const std::function<bool(const GenerateSummary&)>& answered,
                    std::stop_token stop = {});
 
-// Where every byte would go and what the prompt and a token would take, on this machine or on one
-// that need not be here (a name that Ebb knows, or a profile's file). `options.prompt` is not read.
-// With `options.trace`, writes the predicted lanes there. Throws OutOfBudget where it does not fit.
+// Where every byte would go and what a prompt and a token of each of `options.sequences` would
+// take, on this machine or on one that need not be here (a name that Ebb knows, or a profile's
+// file). `options.prompt` is not read. With `options.trace`, writes the predicted lanes there.
+// Throws OutOfBudget where it does not fit.
 std::string explain_generation(const GenerateOptions& options, std::int64_t prompt_tokens,
                                const std::string& machine = "");
 

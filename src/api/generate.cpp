@@ -1,6 +1,8 @@
 #include "ebb/generate.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -53,10 +55,11 @@ Model open(const GenerateOptions& options) {
 // The key-value cache is made for these texts alone. Prompts are encoded again by the generator;
 // that costs nothing beside the weights.
 Generator load(const Model& model, const GenerateOptions& options, const Length& length,
-               const std::stop_token& stop) {
+               std::int64_t sequences, const std::stop_token& stop) {
   return Generator(model,
                    {.positions = length.positions,
                     .prompt_tokens = length.prompt,
+                    .sequences = sequences,
                     .dtype = options.dtype,
                     .device = options.device,
                     .threads = options.threads,
@@ -67,11 +70,30 @@ Generator load(const Model& model, const GenerateOptions& options, const Length&
                    stop);
 }
 
-GenerateSummary write(Generator& generator, const Prompt& prompt, const SamplingOptions& sampling,
-                      const TextSink& sink, const std::stop_token& stop) {
-  return prompt.messages.empty() ? generator.generate(prompt.text, sampling, sink, stop)
-                                 : generator.answer(prompt.messages, sampling, sink, stop);
-}
+// Texts end in any order and are told in that of their prompts.
+class InOrder {
+ public:
+  InOrder(std::size_t count, const std::function<bool(const GenerateSummary&)>& told)
+      : ended_(count), told_(told) {}
+
+  void add(std::size_t index, const GenerateSummary& summary) {
+    ended_[index] = summary;
+    for (; wanted_ && next_ < ended_.size() && ended_[next_]; ++next_) {
+      const bool called_off = ended_[next_]->ended_by == EndedBy::caller;
+      // One that was called off before it began is none.
+      const bool begun = !called_off || ended_[next_]->prompt_seconds > 0;
+      wanted_ = begun && told_(*ended_[next_]) && !called_off;
+      ended_[next_].reset();
+    }
+  }
+  bool wanted() const { return wanted_; }
+
+ private:
+  std::vector<std::optional<GenerateSummary>> ended_;
+  const std::function<bool(const GenerateSummary&)>& told_;
+  std::size_t next_ = 0;
+  bool wanted_ = true;
+};
 
 }  // namespace
 
@@ -83,13 +105,16 @@ GenerateSummary generate(const GenerateOptions& options, const TextSink& sink,
   const Model model = open(options);
   const Prompt prompt{.text = options.prompt,
                       .messages = options.chat ? messages_of(options) : std::vector<ChatMessage>()};
-  Generator generator = load(model, options, check(model, prompt, options), stop);
-  return write(generator, prompt, options, sink, stop);
+  Generator generator = load(model, options, check(model, prompt, options), 1, stop);
+  return prompt.messages.empty() ? generator.generate(prompt.text, options, sink, stop)
+                                 : generator.answer(prompt.messages, options, sink, stop);
 }
 
 void generate_each(const GenerateOptions& options, const std::vector<Prompt>& prompts,
                    const std::function<bool(const GenerateSummary&)>& answered,
                    std::stop_token stop) {
+  const std::int64_t sequences =
+      std::min(api::check_sequences(options.sequences), std::ssize(prompts));
   const Model model = open(options);
   Length longest;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -101,10 +126,16 @@ void generate_each(const GenerateOptions& options, const std::vector<Prompt>& pr
       throw ConfigError(fmt::format("{} (prompt {} of {})", error.what(), i + 1, prompts.size()));
     }
   }
-  Generator generator = load(model, options, longest, stop);
-  for (const Prompt& prompt : prompts) {
-    if (stop.stop_requested()) return;
-    if (!answered(write(generator, prompt, options, {}, stop))) return;
+  if (prompts.empty()) return;
+  Generator generator = load(model, options, longest, sequences, stop);
+  InOrder order(prompts.size(), answered);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    generator.begin({.prompt = prompts[i],
+                     .sampling = options,
+                     .ended = [&order, i](const GenerateSummary& text) { order.add(i, text); },
+                     .stop = stop});
+  }
+  while (order.wanted() && generator.advance()) {
   }
 }
 

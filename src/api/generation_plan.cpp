@@ -29,6 +29,7 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
       .dtype = options.dtype == FloatType::automatic ? files::stored_dtype(files, source)
                                                      : engine::dtype_of(options.dtype, DType::bf16),
       .kept = engine::kept_types(files, source, on.profile.device),
+      .sequences = api::check_sequences(options.sequences),
       .positions = prompt_tokens + tokens,
       .prompt_tokens = prompt_tokens,
       .limits = engine::limits_within(on.memory, options.device_memory, options.host_memory)};
@@ -38,7 +39,7 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
   // One rendering at a time, as a Generator does; without a template there is none to count.
   settings.extras = engine::text_extras(
       tokenizer, options.chat && tokenizer.parts.chat ? files::rendering_memory(host, 1) : 0,
-      source.config.vocabulary);
+      source.config.vocabulary, options.sequences);
   // Folders of disks are looked at where they are, on this machine.
   api::set_placement(options.placement, on.here != nullptr ? &files : nullptr, settings);
   const plan::GenerationPlan plan = engine::plan_generation(

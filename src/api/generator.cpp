@@ -1,8 +1,11 @@
 #include "ebb/generator.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "api/generation_placement.h"
+#include "api/text_batch.h"
 #include "api/text_request.h"
 #include "ebb/error.h"
 #include "engine/settings.h"
@@ -37,8 +40,7 @@ struct Generator::Loaded {
         runtime(options.device, engine::check_threads(options.threads)),
         limits(engine::limits_within(runtime.memory(), options.device_memory, options.host_memory)),
         generator(load(options, stop)),
-        sequence(generator),
-        reuse(options.reuse) {}
+        batch(generator, options.reuse) {}
 
   const api::OpenedModel& opened() const { return api::opened(model); }
 
@@ -55,29 +57,64 @@ struct Generator::Loaded {
         .config = source.config,
         .dtype = dtype,
         .kept = engine::kept_types(files, source, runtime.device().kind()),
+        .sequences = api::check_sequences(options.sequences),
         .positions = positions_of(options, model),
         .prompt_tokens = options.prompt_tokens,
         .limits = limits,
         .extras = engine::text_extras(opened().found_tokenizer(), opened().model->rendering_bytes(),
-                                      source.config.vocabulary),
+                                      source.config.vocabulary, options.sequences),
         .trace_runs = trace.wanted() ? engine::kTracedRuns : 0};
     api::set_placement(options.placement, &disk, settings);
     return engine::Generator(runtime, files, source, settings);
   }
 
-  // All that can be refused is refused before the first token is computed.
-  GenerateSummary write(const api::TextRequest& request, const TextSink& sink,
-                        const std::stop_token& stop) {
-    const api::TextTokens tokens = check_request(request, opened(), generator.positions());
-    const engine::GenerationSettings settings = choose(request, opened(), stored);
-    GenerateSummary summary =
-        generate_text(sequence, reuse, opened(), request, tokens, settings, sink, stop);
+  // All that can be refused is refused before the text waits for its turn.
+  void begin(api::TextRequest request, TextSink sink, std::stop_token stop,
+             std::function<void(const GenerateSummary&)> ended) {
+    api::TextTokens tokens = check_request(request, opened(), generator.positions());
+    engine::GenerationSettings settings = choose(request, opened(), stored);
+    batch.begin(
+        std::make_unique<api::WrittenText>(opened(), std::move(request), std::move(tokens),
+                                           std::move(settings), std::move(sink), std::move(stop)),
+        [this, told = std::move(ended)](api::WrittenText& text) {
+          finish(text);
+          if (told) told(text.summary());
+        });
+  }
+
+  void finish(api::WrittenText& text) {
+    GenerateSummary& summary = text.summary();
     summary.device_limit = limits[plan::Tier::device];
     summary.device_peak = generator.measured_peak();
     summary.plan = flags_of(generator.plan().choices);
-    if (trace.wanted()) trace.write(generator.trace());
-    summary.json = to_json(summary, request, settings, opened());
-    return summary;
+    summary.json = to_json(summary, text.request(), text.settings(), opened());
+  }
+
+  // Others that are under way go on beside it.
+  GenerateSummary write(api::TextRequest request, const TextSink& sink,
+                        const std::stop_token& stop) {
+    // Where another text's failure ends this call, nothing of the caller's is touched any more.
+    struct Caller {
+      const TextSink* sink;
+      std::optional<GenerateSummary> summary{};
+    };
+    const auto caller = std::make_shared<Caller>(&sink);
+    const auto left = [&](Caller*) { caller->sink = nullptr; };
+    const std::unique_ptr<Caller, decltype(left)> leaving(caller.get(), left);
+    begin(
+        std::move(request),
+        [caller](std::string_view piece) {
+          return caller->sink != nullptr && (!*caller->sink || (*caller->sink)(piece));
+        },
+        stop, [caller](const GenerateSummary& found) { caller->summary = found; });
+    while (batch.advance() && !caller->summary) {
+    }
+    if (!caller->summary) throw Error("a text ended without a summary");
+    if (trace.wanted()) {
+      generator.drain();
+      trace.write(generator.trace());
+    }
+    return std::move(*caller->summary);
   }
 
   Model model;
@@ -88,8 +125,7 @@ struct Generator::Loaded {
   engine::Runtime runtime;
   plan::Limits limits;
   engine::Generator generator;
-  api::CachedSequence sequence;
-  PrefixReuse reuse;
+  api::TextBatch batch;  // before `generator` it ends
 };
 
 Generator::Generator(const Model& model, const GeneratorOptions& options, std::stop_token stop)
@@ -124,8 +160,25 @@ std::string explain_sampling(const Model& model, const SamplingOptions& sampling
       .explanation;
 }
 
+void Generator::begin(TextJob job) {
+  api::TextRequest request;
+  if (!job.ids.empty()) {
+    request = {.ids = std::move(job.ids), .prompt = {}, .sampling = job.sampling};
+  } else if (job.prompt.messages.empty()) {
+    request = api::continuation(loaded_->model, job.prompt.text, job.sampling);
+  } else {
+    request = api::answer(loaded_->model, job.prompt.messages, job.sampling);
+  }
+  loaded_->begin(std::move(request), std::move(job.sink), std::move(job.stop),
+                 std::move(job.ended));
+}
+
+bool Generator::advance() { return loaded_->batch.advance(); }
+
 const Model& Generator::model() const { return loaded_->model; }
 
 std::int64_t Generator::positions() const { return loaded_->generator.positions(); }
+
+std::int64_t Generator::sequences() const { return loaded_->generator.sequences(); }
 
 }  // namespace ebb

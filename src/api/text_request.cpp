@@ -1,29 +1,13 @@
 #include "api/text_request.h"
 
 #include <algorithm>
-#include <chrono>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "base/seconds_since.h"
-#include "base/to_size.h"
 #include "ebb/error.h"
-#include "engine/sampling.h"
-#include "text/stop_strings.h"
-#include "text/utf8_stream.h"
 
 namespace ebb::api {
 namespace {
-
-// A preset is a shape without weights.
-std::string warning_of(const files::ModelSource& source) {
-  if (!source.has_weights()) {
-    return fmt::format("The weights of {} are random, as nobody has trained them: so is the text",
-                       source.name);
-  }
-  return source.head_note;
-}
 
 std::string_view word_of(EndedBy end) {
   switch (end) {
@@ -38,6 +22,7 @@ std::string_view word_of(EndedBy end) {
 // As many tokens as a text has where nobody asks for a number.
 constexpr std::int64_t kUsualTokens = 200;
 constexpr std::int64_t kMostLogProbs = 1000;
+constexpr std::int64_t kMostSequences = 1024;
 
 std::string spelled(std::int32_t id, const text::Tokenizer& tokenizer) {
   return id < tokenizer.vocabulary() ? tokenizer.decode_next({&id, 1}) : std::string();
@@ -61,50 +46,16 @@ Json to_json(const std::vector<TokenLogProbabilities>& tokens, const text::Token
   return list;
 }
 
-// A text as it grows: tokens in, what may be shown out.
-class GrowingText {
- public:
-  GrowingText(const text::Tokenizer& tokenizer, const TextRequest& request)
-      : tokenizer_(tokenizer),
-        show_special_(request.sampling.show_special),
-        begins_(request.answers),
-        stops_(request.sampling.stop) {}
-
-  std::string feed(std::int32_t id) {
-    // Models have a few ids more than their tokenizers, so that sizes are round.
-    if (id >= tokenizer_.vocabulary()) return {};
-    if (!show_special_ && tokenizer_.is_special(id)) return {};
-    // An answer begins a text, everything else continues one.
-    const bool begins = std::exchange(begins_, false);
-    return stops_.feed(
-        characters_.feed(begins ? tokenizer_.decode({&id, 1}) : tokenizer_.decode_next({&id, 1})));
-  }
-  // A character that was cut off by the end of the text still comes, as a replacement.
-  std::string finish() {
-    std::string rest = stops_.feed(characters_.finish());
-    return rest + stops_.finish();
-  }
-  bool ended() const { return stops_.ended(); }
-
- private:
-  const text::Tokenizer& tokenizer_;
-  bool show_special_;
-  bool begins_;
-  text::Utf8Stream characters_;
-  text::StopStrings stops_;
-};
-
-TokenLogProbabilities log_probabilities(engine::Sampler& sampler, std::span<const float> logits,
-                                        std::int32_t chosen,
-                                        std::vector<engine::LogProb>& likeliest) {
-  const double sum = sampler.log_probs(logits, likeliest);
-  TokenLogProbabilities token{
-      .chosen = {chosen, static_cast<double>(logits[to_size(chosen)]) - sum}, .likeliest = {}};
-  for (const engine::LogProb& other : likeliest) token.likeliest.push_back({other.id, other.value});
-  return token;
-}
-
 }  // namespace
+
+// A preset is a shape without weights.
+std::string warning_of(const files::ModelSource& source) {
+  if (!source.has_weights()) {
+    return fmt::format("The weights of {} are random, as nobody has trained them: so is the text",
+                       source.name);
+  }
+  return source.head_note;
+}
 
 std::string to_json(const GenerateSummary& summary, const TextRequest& request,
                     const engine::GenerationSettings& settings, const OpenedModel& model) {
@@ -185,6 +136,11 @@ TextTokens text_tokens(const PromptLength& prompt, std::optional<std::int64_t> m
   return {.most = *max_tokens, .note = {}};
 }
 
+std::int64_t check_sequences(std::int64_t sequences) {
+  if (sequences >= 1 && sequences <= kMostSequences) return sequences;
+  throw ConfigError(fmt::format("--sequences {}: expected 1 to {}", sequences, kMostSequences));
+}
+
 void check_sampling(const SamplingOptions& sampling) {
   for (const std::string& stop : sampling.stop) {
     if (stop.empty()) throw ConfigError("--stop: expected a text, found an empty one");
@@ -218,60 +174,6 @@ engine::GenerationSettings choose(const TextRequest& request, const OpenedModel&
                                   const std::optional<files::GenerationConfig>& stored) {
   return engine::choose_generation(stored, model.source(), request.sampling, model.tokenizer(),
                                    model.found_tokenizer().folder.empty());
-}
-
-GenerateSummary generate_text(CachedSequence& sequence, PrefixReuse reuse, const OpenedModel& model,
-                              const TextRequest& request, const TextTokens& tokens,
-                              const engine::GenerationSettings& settings, const TextSink& sink,
-                              const std::stop_token& stop) {
-  GenerateSummary summary;
-  summary.prompt_tokens = std::ssize(request.ids);
-  summary.settings = settings.explanation;
-  summary.warning = warning_of(model.source());
-  summary.note = tokens.note;
-  engine::Sampler sampler(settings.sampling, to_size(model.source().config.vocabulary));
-  std::vector<engine::LogProb> likeliest(
-      to_size(std::min(request.sampling.log_probs.value_or(0), model.source().config.vocabulary)));
-  auto start = std::chrono::steady_clock::now();
-  summary.reused_tokens = sequence.begin(request.ids, reuse);
-  std::span<const float> logits =
-      sequence.advance(std::span(request.ids).subspan(to_size(summary.reused_tokens)), stop);
-  summary.prompt_seconds = seconds_since(start);
-  start = std::chrono::steady_clock::now();
-  GrowingText text(model.tokenizer(), request);
-  // Becomes false for good when the sink or the stop token says so.
-  bool wanted = !stop.stop_requested();
-  const auto show = [&](const std::string& piece) {
-    summary.text += piece;
-    if (!piece.empty() && wanted && sink) wanted = sink(piece);
-    wanted = wanted && !stop.stop_requested();
-  };
-  while (wanted && !text.ended() && summary.tokens < tokens.most) {
-    // The draw is numbered by its position in the sequence, so that equal prompts and seeds give
-    // equal texts whatever was generated before.
-    const std::int32_t next =
-        sampler.sample(logits, sequence.tokens(), std::ssize(sequence.tokens()));
-    if (std::find(settings.stops.begin(), settings.stops.end(), next) != settings.stops.end()) {
-      summary.ended_by = EndedBy::stop;
-      break;
-    }
-    if (request.sampling.log_probs) {
-      summary.log_probabilities.push_back(log_probabilities(sampler, logits, next, likeliest));
-    }
-    summary.ids.push_back(next);
-    ++summary.tokens;
-    show(text.feed(next));
-    if (text.ended()) summary.ended_by = EndedBy::stop_text;
-    // Behind the last token nobody wants logits: a run of the model is saved.
-    if (wanted && !text.ended() && summary.tokens < tokens.most) {
-      logits = sequence.advance({&next, 1});
-    }
-  }
-  if (!wanted) summary.ended_by = EndedBy::caller;
-  show(text.finish());
-  const double seconds = seconds_since(start);
-  summary.tokens_per_second = seconds > 0 ? static_cast<double>(summary.tokens) / seconds : 0;
-  return summary;
 }
 
 }  // namespace ebb::api

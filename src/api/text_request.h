@@ -3,12 +3,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "api/cached_sequence.h"
 #include "api/opened_model.h"
 #include "ebb/generate.h"
 #include "engine/generation_settings.h"
@@ -50,6 +48,8 @@ struct TextTokens {
 // (`positions`).
 TextTokens text_tokens(const PromptLength& prompt, std::optional<std::int64_t> max_tokens,
                        const model::Config& config, std::int64_t positions);
+// Texts at once. Throws ConfigError for a number that no generator has.
+std::int64_t check_sequences(std::int64_t sequences);
 // Throws ConfigError for what choose() does not look at.
 void check_sampling(const SamplingOptions& sampling);
 // Both of a request, whose ids must be ones that the model has.
@@ -61,13 +61,8 @@ TextTokens check_request(const TextRequest& request, const OpenedModel& model,
 engine::GenerationSettings choose(const TextRequest& request, const OpenedModel& model,
                                   const std::optional<files::GenerationConfig>& stored);
 
-// Begins a new sequence and returns when the text has ended. `sink` is called on this thread; what
-// it throws goes to the caller. Fills all of the summary but the device's bytes and json. The
-// request must have passed check_request(), which says how many `tokens` it may have.
-GenerateSummary generate_text(CachedSequence& sequence, PrefixReuse reuse, const OpenedModel& model,
-                              const TextRequest& request, const TextTokens& tokens,
-                              const engine::GenerationSettings& settings, const TextSink& sink,
-                              const std::stop_token& stop);
+// What makes a text other than the model's name says, for people; empty: nothing.
+std::string warning_of(const files::ModelSource& source);
 
 // The summary as one JSON object on one line, for programs. Bytes that are not UTF-8 are replaced.
 std::string to_json(const GenerateSummary& summary, const TextRequest& request,

@@ -182,6 +182,9 @@ void add_generation(CLI::App& verb, Action& action) {
       ->type_name("PROMPT,TOKENS")
       ->group(tests);
   of_tests("--depth", o.depths, "Tokens that lie before, in the cache (@ d8192); 0 if not given");
+  of_tests(
+      "--batch", o.batches,
+      "Sequences at once: prompts one after the other, tokens together (x 32); 1 if not given");
   generate
       ->add_option("--repetitions", o.repetitions, "Of each test, after one that does not count")
       ->capture_default_str()

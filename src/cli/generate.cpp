@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/generation_flags.h"
 #include "cli/interrupts.h"
 #include "cli/output.h"
 #include "cli/sampling_flags.h"
@@ -99,6 +100,9 @@ int run(Request& request) {
   if (options.log_probs && !request.json && request.prompts.empty()) {
     throw ConfigError("--log-probs: they are part of the JSON; add --json");
   }
+  if (options.sequences != 1 && request.prompts.empty()) {
+    throw ConfigError("--sequences: it is for several prompts; give them with --prompts FILE");
+  }
   if (!request.prompts.empty() && !options.chat && !options.system.empty()) {
     throw ConfigError("--system: it goes through the chat template; add --chat");
   }
@@ -130,6 +134,7 @@ void add_generate(CLI::App& app, Action& action) {
   CLI::Option* prompts = verb->add_option(
       "--prompts", request->prompts,
       "A file of prompts, one a line or JSONL with \"prompt\" or \"messages\"; answers are JSONL");
+  add_sequences(*verb, o);
   prompt->excludes(file)->excludes(prompts);
   file->excludes(prompts);
   verb->add_flag("--chat", o.chat,

@@ -4,6 +4,15 @@
 #include "cli/words.h"
 
 namespace ebb::cli {
+
+void add_sequences(CLI::App& verb, GenerateOptions& o) {
+  verb.add_option(
+          "--sequences", o.sequences,
+          "Texts that are written at once: each takes a key-value cache of its own, and all "
+          "share the reading of the weights")
+      ->capture_default_str();
+}
+
 void add_generation_placement(CLI::App& verb, GenerateOptions& o) {
   GenerationPlacement& p = o.placement;
   const char* group = "Limits and placement";

@@ -9,5 +9,6 @@ namespace ebb::cli {
 
 // `options` must outlive the parsing.
 void add_generation_placement(CLI::App& verb, GenerateOptions& options);
+void add_sequences(CLI::App& verb, GenerateOptions& options);
 
 }  // namespace ebb::cli

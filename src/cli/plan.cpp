@@ -23,6 +23,7 @@ CLI::App* add_plan_generate(CLI::App& plan, Action& action) {
       ->capture_default_str();
   verb->add_option("--max-tokens", o.max_tokens,
                    "Most tokens to generate; where not given 200, or what fits");
+  add_sequences(*verb, o);
   verb->add_flag("--chat", o.chat, "Count what the model's chat template may take");
   add_word(*verb, "--dtype", o.dtype, "bf16, fp32, or auto: as stored");
   add_word(*verb, "--device", o.device, "cpu, cuda, or auto: a GPU where there is one");

@@ -31,6 +31,7 @@ class WorkTable {
         parameters_(model::parameters_of(s.config, model::BlockCut::halves)),
         layout_(weight_layout(s, parameters_)),
         shape_{.dtype = s.dtype,
+               .sequences = s.sequences,
                .positions = s.positions,
                .prompt_tokens = s.prompt_tokens,
                .topology = s.topology,
@@ -112,6 +113,11 @@ List<std::string> remedies_for(const plan::GenerationPlan& refused,
     other.prompt_tokens = positions - answer;
     try_with(other, fmt::format("a prompt of {} tokens", other.prompt_tokens));
   }
+  for (std::int64_t fewer = s.sequences / 2; fewer >= 1; fewer /= 2) {
+    GeneratorSettings other = s;
+    other.sequences = fewer;
+    if (try_with(other, fmt::format("--sequences {}", fewer))) break;
+  }
   if (s.dtype == DType::f32) {
     GeneratorSettings other = s;
     other.dtype = DType::bf16;
@@ -174,10 +180,10 @@ void add_disk(GeneratorSettings& s, const std::vector<exec::DiskFolder>& folders
 }
 
 std::vector<plan::Extra> text_extras(const files::ModelTokenizer& tokenizer, Bytes rendering,
-                                     std::int64_t vocabulary) {
+                                     std::int64_t vocabulary, std::int64_t sequences) {
   std::vector<plan::Extra> extras = {
       {plan::Tier::host, "tokenizer", tokenizer.memory_bytes()},
-      {plan::Tier::host, "sampling", Sampler::memory_bytes(vocabulary)}};
+      {plan::Tier::host, "sampling", sequences * Sampler::memory_bytes(vocabulary)}};
   if (rendering > 0) extras.push_back({plan::Tier::host, "chat template", rendering});
   return extras;
 }

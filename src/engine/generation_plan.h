@@ -25,7 +25,8 @@ struct GeneratorSettings {
   model::Config config;
   DType dtype = DType::bf16;       // of activations, and of weights that are not kept as stored
   files::StoredTypes kept{};       // by a parameter's name: matrices that stay as they are stored
-  std::int64_t positions = 1;      // that the sequence can grow to
+  std::int64_t sequences = 1;      // at once
+  std::int64_t positions = 1;      // that each of them can grow to
   std::int64_t prompt_tokens = 0;  // 0: not known, up to all of them
   plan::Limits limits;
   std::vector<plan::Extra> extras{};  // what the caller holds: tokenizer, chat template
@@ -64,8 +65,9 @@ plan::GenerationPlan plan_generation(const GenerationMachine& machine,
                                      const GeneratorSettings& settings);
 plan::GenerationPlan plan_generation(Runtime& runtime, const GeneratorSettings& settings);
 
-// Bytes of host memory that a tokenizer holds, and that one rendering of its chat template may.
+// Bytes of host memory that a tokenizer holds, that one rendering of its chat template may, and
+// that choosing the tokens of so many sequences takes.
 std::vector<plan::Extra> text_extras(const files::ModelTokenizer& tokenizer, Bytes rendering,
-                                     std::int64_t vocabulary);
+                                     std::int64_t vocabulary, std::int64_t sequences);
 
 }  // namespace ebb::engine

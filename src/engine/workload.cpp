@@ -129,29 +129,27 @@ class Measurer {
 
   // Generation: tokens of one sequence, with the cache of those before them.
   // Weights are of the decoder's type, or as the layout has those of the model's block number `b`.
-  void pass(plan::Block& block, std::int64_t layer, const model::TokenRange& tokens,
+  void pass(plan::Block& block, std::int64_t layer, model::Decoder::Sequences tokens,
             const model::WeightLayout* layout, std::int64_t b) {
     const auto weights = [&](std::int64_t of) {
       return model::BlockWeights(nowhere(), layout == nullptr ? nullptr : &(*layout)[of]);
     };
-    const model::KvCache cache{nowhere()};
+    std::int64_t count = 0;
+    for (const model::SequenceTokens& each : tokens) count += each.length;
     Carver work = Carver::measuring();
-    const model::ForwardMemory memory{.weights = weights(b),
-                                      .tables = tables(),
-                                      .input = nowhere(),
-                                      .output = nowhere(),
-                                      .cache = &cache};
+    const model::ForwardMemory memory{
+        .weights = weights(b), .tables = tables(), .input = nowhere(), .output = nowhere()};
     block.forward = cost(
         [&] {
           switch (block.kind) {
             case plan::BlockKind::embedding:
-              return decoder_.embed(ops_, weights(b), no_ids(tokens.length), tokens, nowhere());
+              return decoder_.embed(ops_, weights(b), no_ids(count), tokens, nowhere());
             case plan::BlockKind::layer:
               return block.half == plan::LayerHalf::mlp
-                         ? decoder_.forward_mlp(ops_, tokens.length, memory, work)
+                         ? decoder_.forward_mlp(ops_, tokens, memory, work)
                          : decoder_.forward_attention(ops_, layer, tokens, memory, work);
             case plan::BlockKind::head:
-              return decoder_.logits(ops_, weights(b), weights(0), nowhere(), tokens.length,
+              return decoder_.logits(ops_, weights(b), weights(0), nowhere(), tokens,
                                      reinterpret_cast<float*>(nowhere()), work);
           }
         },
@@ -517,45 +515,51 @@ plan::GenerationWork generation_work(const model::Decoder& decoder,
   std::optional<kernels::CountingOps> cpu_ops;
   std::optional<Measurer> cpu;
   if (shape.cpu != nullptr) cpu.emplace(decoder, cpu_ops.emplace(*shape.cpu));
-  // A run of `tokens` tokens behind `start` others.
-  const auto pass = [&](std::int64_t start, std::int64_t tokens) {
-    plan::Workload work{.topology = shape.topology,
-                        .tokens = tokens,
-                        .batch = tokens * static_cast<Bytes>(sizeof(std::int32_t)),
-                        .input = tokens * config.hidden * element,
-                        .tables = decoder.table_bytes(shape.positions),
-                        .logits = config.vocabulary * 4,
-                        .tied = config.tied,
-                        .extras = shape.extras,
-                        .task_bytes = shape.task_bytes};
+  const Bytes cache = shape.sequence_cache(row);
+  // A run of `length` tokens of so many sequences, each behind `start` others.
+  const auto pass = [&](std::int64_t start, std::int64_t length, std::int64_t sequences) {
+    const std::int64_t tokens = sequences * length;
+    plan::Workload work{
+        .topology = shape.topology,
+        .tokens = tokens,
+        // The longest of both kinds of runs has room.
+        .batch = std::max(tokens, shape.sequences) * static_cast<Bytes>(sizeof(std::int32_t)),
+        .input = tokens * config.hidden * element,
+        .tables = decoder.table_bytes(shape.positions),
+        .logits = config.vocabulary * 4,
+        .sequences = shape.sequences,
+        .tied = config.tied,
+        .extras = shape.extras,
+        .task_bytes = shape.task_bytes};
     work.extras.insert(work.extras.begin(), {plan::Tier::device, "libraries", ops.library_bytes()});
-    const model::TokenRange range{.start = start, .length = tokens};
+    const List<model::SequenceTokens> each(sequences, {start, length, {nowhere()}});
     work.blocks = describe_blocks(decoder, parameters, shape.dtype, shape.layout,
                                   [&](plan::Block& block, std::int64_t layer, std::int64_t b) {
                                     // Of the CPU's for its scratch alone.
-                                    if (cpu) cpu->pass(block, layer, range, shape.layout, b);
-                                    measure.pass(block, layer, range, shape.layout, b);
+                                    if (cpu) cpu->pass(block, layer, each, shape.layout, b);
+                                    measure.pass(block, layer, each, shape.layout, b);
                                     if (block.half != plan::LayerHalf::attention) return;
-                                    block.cache = shape.positions * row;
+                                    block.cache = shape.sequences * cache;
                                     block.cached = start * row;
-                                    block.cache_added = tokens * row;
+                                    block.cache_added = length * row;
                                   });
     return work;
   };
   const std::int64_t prompt = shape.prompt();
   slice = std::min(slice, prompt);
   plan::GenerationWork work{
+      .sequences = shape.sequences,
       .prompt_tokens = prompt,
       .max_tokens = shape.positions - prompt,
       .slices = prompt / slice,
       .context = std::min(shape.positions - 1, (prompt + shape.positions) / 2)};
   // Attention over more positions may want more scratch: that of the last ones is counted, too.
-  pass(shape.positions - slice, slice);
-  pass(shape.positions - 1, 1);
+  pass(shape.positions - slice, slice, 1);
+  pass(shape.positions - 1, 1, shape.sequences);
   // Costs are those in the middle: attention grows with what lies before.
-  work.slice = pass((work.slices - 1) * slice / 2, slice);
-  if (prompt % slice != 0) work.rest = pass(work.slices * slice, prompt % slice);
-  work.token = pass(work.context, 1);
+  work.slice = pass((work.slices - 1) * slice / 2, slice, 1);
+  if (prompt % slice != 0) work.rest = pass(work.slices * slice, prompt % slice, 1);
+  work.token = pass(work.context, 1, shape.sequences);
   for (plan::Workload* each : {&work.slice, &work.token, work.rest ? &*work.rest : nullptr}) {
     if (each == nullptr) continue;
     each->scratch = measure.scratch();

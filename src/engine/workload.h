@@ -36,10 +36,11 @@ struct EvaluationShape {
 plan::Workload evaluation_workload(const model::Decoder&, const model::Parameters&,
                                    kernels::CountingOps&, const EvaluationShape&);
 
-// A sequence that is generated.
+// Sequences that are generated at once.
 struct GenerationShape {
   DType dtype = DType::bf16;
-  std::int64_t positions = 1;      // of prompt and answer
+  std::int64_t sequences = 1;
+  std::int64_t positions = 1;      // of prompt and answer, of each
   std::int64_t prompt_tokens = 0;  // 0: not known, up to all of them
   std::shared_ptr<const plan::Topology> topology = plan::device_and_host();
   std::vector<plan::Extra> extras{};  // libraries left out
@@ -50,6 +51,9 @@ struct GenerationShape {
   const kernels::WorkspaceNeeds* cpu = nullptr;
 
   std::int64_t prompt() const { return prompt_tokens > 0 ? prompt_tokens : positions; }
+  // Bytes of one sequence in a block's cache, where a position has so many: each begins where an
+  // object may.
+  Bytes sequence_cache(Bytes row) const { return plan::align_up(positions * row); }
 };
 
 // With slices of so many tokens, the whole prompt at most. Decoder and parameters have the halves

@@ -361,9 +361,11 @@ void Executor::transfer(const Loaded& loaded, const plan::Task& task, const Argu
   const plan::Tier destination = (*loaded.program)[to.object].tier;
   const Bytes bytes =
       task.argument < 0 ? task.moved : std::min(task.moved, arguments.at(to_size(task.argument)));
-  const Bytes begin = task.offset < 0 ? 0 : arguments.at(to_size(task.offset));
-  const Bytes read_at = touch(loaded, from.object, from.range.first + begin, bytes);
-  const Bytes write_at = touch(loaded, to.object, to.range.first + begin, bytes);
+  const auto begin = [&](int offset) { return offset < 0 ? 0 : arguments.at(to_size(offset)); };
+  const Bytes read_at =
+      touch(loaded, from.object, from.range.first + begin(task.source_offset), bytes);
+  const Bytes write_at =
+      touch(loaded, to.object, to.range.first + begin(task.destination_offset), bytes);
   memory::Space& a = space(source);
   memory::Space& b = space(destination);
   if (!topology_[source].addressable) {
@@ -376,9 +378,9 @@ void Executor::transfer(const Loaded& loaded, const plan::Task& task, const Argu
   moved_[task.lane] += bytes;
 }
 
-void Executor::wait(TaskId task, std::size_t program) {
+void Executor::wait(TaskId task, std::size_t program, std::int64_t back) {
   Running& running = programs_.at(program);
-  const std::int64_t step = running.step - 1;
+  const std::int64_t step = running.step - 1 - back;
   wait_until_issued(running, running.loaded.program->tasks[task].lane,
                     tasks_until(running, step, task));
   try {
@@ -504,6 +506,13 @@ void Executor::clear_now(ObjectId id, Bytes first, Bytes bytes) {
   zeros(offset, whole);
   space(tier).clear(whole, whole_end - whole);
   zeros(whole_end, end);
+}
+
+void Executor::copy_now(ObjectId id, Bytes from, Bytes to, Bytes bytes) {
+  const Loaded& loaded = programs_[0].loaded;
+  memory::Space& tier = space((*loaded.program)[id].tier);
+  const Bytes read_at = touch(loaded, id, from, bytes), write_at = touch(loaded, id, to, bytes);
+  side_lane().copy_now(tier.at(write_at, bytes), tier.at(read_at, bytes), bytes);
 }
 
 Bytes Executor::moved(plan::Tier from, plan::Tier to) const {

@@ -35,7 +35,7 @@ class TaskRun;
 using Body = std::function<void(TaskRun&)>;
 
 // What a run says of tasks that need not use all that was planned (Task::argument), in bytes.
-using Arguments = std::array<Bytes, 4>;
+using Arguments = List<Bytes>;
 
 // A program, where its objects lie, and what its computations do.
 struct Loaded {
@@ -100,9 +100,9 @@ class Executor {
   void wait_for_room(std::size_t program = 0);
   // Queues one more step behind those already queued, when there is room.
   void issue(std::size_t program = 0, const Arguments& arguments = {});
-  // Blocks until the task has ended in the step of that program issued last; throws the first
-  // failure of any lane.
-  void wait(plan::TaskId task, std::size_t program = 0);
+  // Blocks until the task has ended in the step of that program issued last, or in the one before
+  // that (`back` 1); throws the first failure of any lane.
+  void wait(plan::TaskId task, std::size_t program = 0, std::int64_t back = 0);
   // Blocks until all lanes are empty; throws the first failure of any lane. After a failure the
   // tasks that were still queued have been skipped.
   void drain();
@@ -116,6 +116,8 @@ class Executor {
   void read_now(plan::ObjectId object, Bytes first, void* to, Bytes bytes);
   void write_now(plan::ObjectId object, Bytes first, const void* from, Bytes bytes);
   void clear_now(plan::ObjectId object, Bytes first, Bytes bytes);
+  // From one place of an object to another, which do not overlap, on a tier with addresses.
+  void copy_now(plan::ObjectId object, Bytes from, Bytes to, Bytes bytes);
 
   // Bytes that transfers really moved from one tier to another, on any lane that joins them.
   Bytes moved(plan::Tier from, plan::Tier to) const;

@@ -50,24 +50,70 @@ void Decoder::forward(ModelOps& ops, std::int64_t layer, const TokenRange& token
   const CheapSaved cheap_saved = carve_cheap_saved(memory.cheap_saved, tokens.count());
   // The halves take turns in the work's memory.
   Carver first = work, second = work;
-  attend(ops, layer, tokens, memory, saved, cheap_saved, first);
+  const SequenceTokens cached{tokens.start, tokens.length,
+                              memory.cache == nullptr ? KvCache() : *memory.cache};
+  const AttendedTokens attended{tokens, {&cached, memory.cache == nullptr ? 0u : 1u}};
+  attend(ops, layer, attended, memory, saved, cheap_saved, first);
   if (memory.output != nullptr) mlp(ops, saved.middle, memory, cheap_saved, second);
   work.cover(first);
   work.cover(second);
 }
 
-void Decoder::forward_attention(ModelOps& ops, std::int64_t layer, const TokenRange& tokens,
+namespace {
+
+std::int64_t count_of(Decoder::Sequences sequences) {
+  std::int64_t count = 0;
+  for (const SequenceTokens& each : sequences) count += each.length;
+  return count;
+}
+
+}  // namespace
+
+std::int64_t Decoder::AttendedTokens::count() const {
+  return cached.empty() ? range.count() : count_of(cached);
+}
+
+// Weights without a layout are multiplied by matmul(), whose tiles go by the number of rows.
+template <class Run>
+void Decoder::for_sequences(Sequences sequences, const BlockWeights& weights, Run run) const {
+  if (weights.layout != nullptr) return run(sequences, 0);
+  std::int64_t first = 0;
+  for (const SequenceTokens& each : sequences) {
+    run({&each, 1}, first);
+    first += each.length;
+  }
+}
+
+void Decoder::forward_attention(ModelOps& ops, std::int64_t layer, Sequences sequences,
                                 const ForwardMemory& memory, Carver& work) const {
-  attend(ops, layer, tokens, memory, carve_saved(nullptr, work, tokens.count(), memory.output), {},
-         work);
+  const Bytes row = config_.hidden * size_of(dtype_);
+  const Carver begin = work;
+  for_sequences(sequences, memory.weights, [&](Sequences some, std::int64_t first) {
+    ForwardMemory own = memory;
+    own.input += first * row;
+    own.output += first * row;
+    Carver carver = begin;
+    const Saved saved = carve_saved(nullptr, carver, count_of(some), own.output);
+    attend(ops, layer, {.cached = some}, own, saved, {}, carver);
+    work.cover(carver);
+  });
 }
 
-void Decoder::forward_mlp(ModelOps& ops, std::int64_t tokens, const ForwardMemory& memory,
+void Decoder::forward_mlp(ModelOps& ops, Sequences sequences, const ForwardMemory& memory,
                           Carver& work) const {
-  mlp(ops, activation(memory.input, tokens, config_.hidden), memory, {}, work);
+  const Bytes row = config_.hidden * size_of(dtype_);
+  const Carver begin = work;
+  for_sequences(sequences, memory.weights, [&](Sequences some, std::int64_t first) {
+    ForwardMemory own = memory;
+    own.output += first * row;
+    Carver carver = begin;
+    mlp(ops, activation(memory.input + first * row, count_of(some), config_.hidden), own, {},
+        carver);
+    work.cover(carver);
+  });
 }
 
-void Decoder::attend(ModelOps& ops, std::int64_t layer, const TokenRange& tokens,
+void Decoder::attend(ModelOps& ops, std::int64_t layer, const AttendedTokens& tokens,
                      const ForwardMemory& memory, const Saved& saved, const CheapSaved& cheap_saved,
                      Carver& work) const {
   const std::int64_t count = tokens.count();
@@ -82,16 +128,25 @@ void Decoder::attend(ModelOps& ops, std::int64_t layer, const TokenRange& tokens
   // The backward of their norms asks for queries and keys as they were projected.
   const bool apart = config_.qk_norm && memory.saved != nullptr;
   const View rotated = apart ? carve(work, count, rotated_width()) : raw;
-  normalize_and_rotate(ops, weights, rotated, raw, saved.qk_stats, false, memory.tables, tokens);
-  ConstView keys = columns(rotated, q, kv), values = columns(saved.qkv, q + kv, kv);
-  if (memory.cache != nullptr) {
-    const ConstView all =
-        append(ops, *memory.cache, keys, columns(saved.qkv, q + kv, kv), tokens.start);
-    keys = columns(all, 0, kv);
-    values = columns(all, kv, kv);
+  const View queries = columns(rotated, 0, q), keys = columns(rotated, q, kv);
+  const View values = columns(saved.qkv, q + kv, kv);
+  if (tokens.cached.empty()) {
+    const TokenRange& range = tokens.range;
+    normalize_and_rotate(ops, weights, rotated, raw, saved.qk_stats, false, memory.tables, range);
+    ops.attention(saved.attended, saved.log_sums, queries, keys, values,
+                  attention_shape(layer, range.rows, range.length, range.start + range.length));
   }
-  ops.attention(saved.attended, saved.log_sums, columns(rotated, 0, q), keys, values,
-                attention_shape(layer, tokens.rows, tokens.length, tokens.start + tokens.length));
+  std::int64_t first = 0;
+  for (const SequenceTokens& each : tokens.cached) {
+    const auto own = [&](View view) { return rows_of(view, first, each.length); };
+    normalize_and_rotate(ops, weights, own(rotated), own(raw), saved.qk_stats, false, memory.tables,
+                         {.start = each.start, .length = each.length});
+    const ConstView all = append(ops, each.cache, own(keys), own(values), each.start);
+    ops.attention(own(saved.attended), saved.log_sums, own(queries), columns(all, 0, kv),
+                  columns(all, kv, kv),
+                  attention_shape(layer, 1, each.length, each.start + each.length));
+    first += each.length;
+  }
   linear(ops, weights, places_.o, saved.middle, saved.attended, memory.input);
 }
 

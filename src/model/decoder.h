@@ -43,6 +43,14 @@ struct KvCache {
   std::byte* rows = nullptr;
 };
 
+// Tokens of one sequence among those at hand: `length` of them behind the `start` whose keys and
+// values its cache has.
+struct SequenceTokens {
+  std::int64_t start = 0;
+  std::int64_t length = 1;
+  KvCache cache{};
+};
+
 // The memory of a block's forward. What it is given decides what is kept: training saves for the
 // backward, generation keeps keys and values for the tokens to come.
 struct ForwardMemory {
@@ -132,12 +140,22 @@ class Decoder {
   // backward makes that.
   void forward(ModelOps&, std::int64_t layer, const TokenRange&, const ForwardMemory&,
                Carver& work) const;
-  // The same in two halves, for what no backward follows (generation): what the attention adds to
-  // the residual stream, and what the MLP adds to that. To the bit the same as forward() on the
-  // same tokens.
-  void forward_attention(ModelOps&, std::int64_t layer, const TokenRange&, const ForwardMemory&,
+  // What follows is for what no backward follows: generation, of tokens of several sequences, one
+  // behind the other in memory. On the CPU the bits of a sequence are those that it has alone:
+  // products with stored weights know their own row only (ModelOps::linear), everything else goes
+  // by a row or by a sequence, and where products are cut by how many rows they have, sequences are
+  // computed one after the other.
+  using Sequences = std::span<const SequenceTokens>;
+  void embed(ModelOps&, const BlockWeights&, std::span<const std::int32_t> ids, Sequences,
+             std::byte* output) const;
+  // The forward in two halves: what the attention adds to the residual stream, and what the MLP
+  // adds to that. To the bit the same as forward() on the same tokens.
+  void forward_attention(ModelOps&, std::int64_t layer, Sequences, const ForwardMemory&,
                          Carver& work) const;
-  void forward_mlp(ModelOps&, std::int64_t tokens, const ForwardMemory&, Carver& work) const;
+  void forward_mlp(ModelOps&, Sequences, const ForwardMemory&, Carver& work) const;
+  // Logits (fp32) of the last token of each sequence, a row each.
+  void logits(ModelOps&, const BlockWeights& head, const BlockWeights& embedding,
+              const std::byte* input, Sequences, float* out, Carver& work) const;
   // Bytes of a position in a block's cache.
   Bytes cache_row_bytes() const { return 2 * config_.kv_width() * size_of(dtype_); }
   // Loss and gradient of the loss at once, in slices of tokens and in pieces of the vocabulary;
@@ -180,10 +198,6 @@ class Decoder {
   void head_end(ModelOps&, const HeadEndMemory&, Carver& state) const;
   Bytes dnormed_bytes() const { return shape_.tokens() * config_.hidden * 4; }
 
-  // Logits (fp32) of the last of `count` tokens.
-  void logits(ModelOps&, const BlockWeights& head, const BlockWeights& embedding,
-              const std::byte* input, std::int64_t count, float* out, Carver& work) const;
-
  private:
   // Memory that a block's attention saves for its backward, and that the MLP reads.
   struct Saved {
@@ -211,8 +225,21 @@ class Decoder {
   SavedMlp carve_mlp(Carver* carver, Carver& work, std::int64_t tokens) const;
   CheapSaved carve_cheap_saved(Carver* carver, std::int64_t tokens) const;
 
-  void attend(ModelOps&, std::int64_t layer, const TokenRange&, const ForwardMemory&, const Saved&,
-              const CheapSaved&, Carver& work) const;
+  // Tokens that begin their sequences, or, of those that have caches, which ones they are.
+  struct AttendedTokens {
+    TokenRange range{};
+    Sequences cached{};
+    std::int64_t count() const;
+  };
+  void attend(ModelOps&, std::int64_t layer, const AttendedTokens&, const ForwardMemory&,
+              const Saved&, const CheapSaved&, Carver& work) const;
+  // The rows of the table alone, without learned positions.
+  void embed_ids(ModelOps&, const BlockWeights&, std::span<const std::int32_t> ids,
+                 std::byte* output) const;
+  // Calls run(sequences, their first token) for all of them at once, or for one after the other
+  // where products of all would give another's bits.
+  template <class Run>
+  void for_sequences(Sequences, const BlockWeights&, Run run) const;
   // Puts keys and values of new tokens behind those of `start` before, and returns all of them.
   kernels::ConstView append(ModelOps&, const KvCache& cache, kernels::ConstView keys,
                             kernels::ConstView values, std::int64_t start) const;

@@ -13,15 +13,31 @@ std::int64_t Decoder::piece_rows(int piece) const {
   return std::min(pieces_.rows, config_.vocabulary - pieces_.first(piece));
 }
 
-void Decoder::embed(ModelOps& ops, const BlockWeights& weights, std::span<const std::int32_t> ids,
-                    TokenRange span, std::byte* output) const {
-  const auto tokens = static_cast<std::int64_t>(ids.size());
-  const View to = activation(output, tokens, config_.hidden);
+void Decoder::embed_ids(ModelOps& ops, const BlockWeights& weights,
+                        std::span<const std::int32_t> ids, std::byte* output) const {
+  const View to = activation(output, static_cast<std::int64_t>(ids.size()), config_.hidden);
   if (weights.layout != nullptr) {
     ops.embed(to, stored_table(weights), ids, embedding_scale(), 0);
   } else {
     ops.embed(to, table(weights.data), ids, embedding_scale());
   }
+}
+
+void Decoder::embed(ModelOps& ops, const BlockWeights& weights, std::span<const std::int32_t> ids,
+                    Sequences sequences, std::byte* output) const {
+  embed_ids(ops, weights, ids, output);
+  if (config_.positions != Config::Positions::learned) return;
+  for (const SequenceTokens& each : sequences) {
+    ops.add_row(activation(output, 1, each.length * config_.hidden),
+                at(weights, positions_place(config_) + each.start * config_.hidden));
+    output += each.length * config_.hidden * size_of(dtype_);
+  }
+}
+
+void Decoder::embed(ModelOps& ops, const BlockWeights& weights, std::span<const std::int32_t> ids,
+                    TokenRange span, std::byte* output) const {
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  embed_ids(ops, weights, ids, output);
   if (config_.positions != Config::Positions::learned) return;
   // The positions of a sequence are one run of their table: sequences as rows.
   ops.add_row(activation(output, tokens / span.length, span.length * config_.hidden),

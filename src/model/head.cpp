@@ -197,15 +197,24 @@ void Decoder::loss(ModelOps& ops, const std::byte* head_weights, const std::byte
 }
 
 void Decoder::logits(ModelOps& ops, const BlockWeights& head, const BlockWeights& embedding,
-                     const std::byte* input, std::int64_t count, float* out, Carver& work) const {
+                     const std::byte* input, Sequences sequences, float* out, Carver& work) const {
+  const auto rows = static_cast<std::int64_t>(sequences.size());
   float* stats = work.take_as<float>(norm_.stats(1));
-  const View normed = carve(work, 1, config_.hidden);
-  const ConstView last = rows_of(activation(input, count, config_.hidden), count - 1, 1);
-  norm(ops, head, head_norm_place(config_), normed, stats, false, last);
+  const View normed = carve(work, rows, config_.hidden);
+  std::int64_t row = 0;
+  for (const SequenceTokens& each : sequences) {
+    const std::byte* last = input + (each.length - 1) * config_.hidden * size_of(dtype_);
+    norm(ops, head, head_norm_place(config_), rows_of(normed, row++, 1), stats, false,
+         activation(last, 1, config_.hidden));
+    input += each.length * config_.hidden * size_of(dtype_);
+  }
   const BlockWeights& words = config_.tied ? embedding : head;
-  const View to{out, DType::f32, 1, config_.vocabulary, config_.vocabulary};
+  const View to{out, DType::f32, rows, config_.vocabulary, config_.vocabulary};
   if (words.layout != nullptr) return ops.linear(to, normed, stored_table(words));
-  ops.matmul(to, normed, table(words.data), {.transpose_b = true});
+  for (row = 0; row < rows; ++row) {
+    ops.matmul(rows_of(to, row, 1), rows_of(normed, row, 1), table(words.data),
+               {.transpose_b = true});
+  }
 }
 
 Decoder::HeadState Decoder::carve_head(Carver& carver) const {

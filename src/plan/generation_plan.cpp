@@ -20,18 +20,43 @@ Plan plan_of(const Workload& work, const Limits& limits, const Profile& profile)
 
 void predict(Plan& plan) {
   add_waits(plan.program, plan.layout);
-  separate_runs(plan.program);
   plan.prediction = simulate(plan.program, plan.profile);
 }
 
-// Both programs over one memory, which is as large as the one that needs more of a tier wants it.
+// Up to where a program's objects lie on a tier.
+Bytes extent(const Plan& plan, Tier tier) {
+  Bytes end = 0;
+  for (std::size_t i = 0; i < plan.program.objects.size(); ++i) {
+    const Object& object = plan.program.objects[i];
+    if (object.tier == tier) end = std::max(end, plan.layout.offsets[i] + object.bytes);
+  }
+  return end;
+}
+
+// Both programs over one memory, which is as large as the one that needs more of a tier wants it: a
+// long slice, or a token of many sequences.
 void lay_out_both(Plan& slice, Plan& token) {
   slice.layout = lay_out(slice.program);
-  // What is missing is found one object at a time.
-  for (std::size_t tries = 0; tries <= token.program.objects.size(); ++tries) {
+  // What is missing is found one object at a time. It is added at the arena's end, where the hole
+  // may be smaller than the largest: then steps grow.
+  const std::size_t small_steps = token.program.objects.size();
+  const auto tiers = slice.program.topology->all_tiers();
+  PerTier<Bytes> step{};
+  for (std::size_t tries = 0; tries <= small_steps + 64; ++tries) {
     token.layout = lay_out_beside(token.program, slice.program, slice.layout);
-    if (token.layout.size == slice.layout.size) return;
-    slice.layout.size = token.layout.size;
+    if (token.layout.size == slice.layout.size) {
+      if (tries <= small_steps) return;
+      for (const Tier tier : tiers) {
+        const Bytes end = std::max(extent(slice, tier), extent(token, tier));
+        slice.layout.size[tier] = token.layout.size[tier] = std::min(slice.layout.size[tier], end);
+      }
+      return;
+    }
+    for (const Tier tier : tiers) {
+      const Bytes missing = token.layout.size[tier] - slice.layout.size[tier];
+      step[tier] = tries < small_steps ? missing : std::max(missing, 2 * step[tier]);
+      if (missing > 0) slice.layout.size[tier] += step[tier];
+    }
   }
   throw std::logic_error("a token's program that finds no place");
 }
@@ -52,7 +77,8 @@ void count_extras(Plan& slice, const Plan& token) {
 
 GenerationPlan lay_out_generation(const GenerationWork& work, const GenerationChoices& choices,
                                   const Limits& limits, const Profile& profile) {
-  GenerationPlan plan{.prompt_tokens = work.prompt_tokens,
+  GenerationPlan plan{.sequences = work.sequences,
+                      .prompt_tokens = work.prompt_tokens,
                       .max_tokens = work.max_tokens,
                       .slices = work.slices,
                       .context = work.context,
@@ -139,19 +165,22 @@ GenerationPlan plan_generation(const GenerationWork& work, const GenerationChoic
 }
 
 std::string explain(const GenerationPlan& plan) {
+  const bool several = plan.sequences > 1;
   return fmt::format(
-      "Plan: {}\n  {} parameters, a prompt of {} tokens and up to {} more\n{}{}"
-      "The prompt, in {} of up to {} tokens, is predicted to take {} ({:.0f} tokens/s) on {}.\n"
+      "Plan: {}\n  {} parameters, {}a prompt of {} tokens and up to {} more{}\n{}{}"
+      "{}, in {} of up to {} tokens, is predicted to take {} ({:.0f} tokens/s) on {}.\n"
       "A slice in the middle of it takes {}:\n{}"
-      "A token is predicted to take {} ({:.1f} tokens/s) with {} before it:\n{}",
-      flags_of(plan.choices), format_count(plan.slice.workload.parameters()), plan.prompt_tokens,
-      plan.max_tokens, places_of(plan), memory_table(plan.slice),
+      "A token{} is predicted to take {} ({:.1f} tokens/s{}) with {} before it:\n{}",
+      flags_of(plan.choices), format_count(plan.slice.workload.parameters()),
+      several ? fmt::format("{} sequences at once, ", plan.sequences) : "", plan.prompt_tokens,
+      plan.max_tokens, several ? " of each" : "", places_of(plan), memory_table(plan.slice),
+      several ? "A prompt" : "The prompt",
       plan.slices == 1 ? "one slice" : fmt::format("{} slices", plan.slices),
       plan.slice.workload.tokens, format_seconds(plan.prompt_seconds),
       static_cast<double>(plan.prompt_tokens) / plan.prompt_seconds, plan.slice.profile.name,
       format_seconds(plan.slice.prediction.step_seconds), pass_table(plan.slice),
-      format_seconds(plan.token.prediction.step_seconds), plan.tokens_per_second(), plan.context,
-      pass_table(plan.token));
+      several ? " of each" : "", format_seconds(plan.token.prediction.step_seconds),
+      plan.tokens_per_second(), several ? " together" : "", plan.context, pass_table(plan.token));
 }
 
 List<Trace> predicted_traces(const GenerationPlan& plan) {

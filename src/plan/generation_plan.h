@@ -1,6 +1,6 @@
-// The plan of generation: a program for a slice of a prompt and one for a token, over the same
-// memory, and what both are predicted to take. One way to plan: each of the two is a Plan, with the
-// tables, the simulation and the trace of any other.
+// The plan of generation: a program for a slice of a prompt and one for a token of each sequence,
+// over the same memory, and what both are predicted to take. One way to plan: each of the two is a
+// Plan, with the tables, the simulation and the trace of any other.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,18 @@ namespace ebb::plan {
 
 // What there is to do, with slices of some length. All workloads have the same memory between runs.
 struct GenerationWork {
-  std::int64_t prompt_tokens = 1;
+  std::int64_t sequences = 1;      // at once
+  std::int64_t prompt_tokens = 1;  // of each
   std::int64_t max_tokens = 1;
   Workload slice{};                // of the prompt: a whole one, in the middle of it
   std::int64_t slices = 1;         // whole ones
   std::optional<Workload> rest{};  // the tokens behind them
-  Workload token{};                // in the middle of those to be generated
+  Workload token{};                // of every sequence, in the middle of those to be generated
   std::int64_t context = 0;        // tokens before that one
 };
 
 struct GenerationPlan {
+  std::int64_t sequences = 1;
   std::int64_t prompt_tokens = 1;
   std::int64_t max_tokens = 1;
   std::int64_t slices = 1;   // all of them
@@ -33,14 +35,17 @@ struct GenerationPlan {
   GenerationChoices choices{};
   Plan slice;  // its memory is the token's, too
   Plan token;
-  double prompt_seconds = 0;  // predicted, of the whole prompt
+  double prompt_seconds = 0;  // predicted, of one whole prompt
 
   Bytes peak(Tier tier) const { return slice.peak(tier); }
-  // Predicted, of tokens one after the other.
-  double tokens_per_second() const { return 1 / token.prediction.step_seconds; }
-  // Predicted, of the prompt and so many tokens.
+  // Predicted, of tokens one after the other, of all sequences together.
+  double tokens_per_second() const {
+    return static_cast<double>(sequences) / token.prediction.step_seconds;
+  }
+  // Predicted, of all prompts and so many tokens of each sequence.
   double seconds(std::int64_t tokens) const {
-    return prompt_seconds + static_cast<double>(tokens) * token.prediction.step_seconds;
+    return static_cast<double>(sequences) * prompt_seconds +
+           static_cast<double>(tokens) * token.prediction.step_seconds;
   }
 };
 

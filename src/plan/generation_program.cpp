@@ -29,6 +29,7 @@ class GenerationBuilder {
   }
 
   Program build() {
+    take_tokens();
     for (int b = 0; b < work_.blocks.count(); ++b) {
       const Block& block = work_.blocks[b];
       if (block.kind == BlockKind::embedding) {
@@ -41,6 +42,7 @@ class GenerationBuilder {
         throw std::logic_error("generation places the halves of a layer apart");
       }
     }
+    choose_tokens();
     place_fetches(program_, std::move(fetches_), {}, Arrival::first_first);
     route(program_, static_cast<int>(choices_.depth));
     program_.find_lifetimes();
@@ -86,8 +88,26 @@ class GenerationBuilder {
         workspace(Tier::host, computes[Tier::host], work_.host_scratch, "scratch");
     objects.host_tables = workspace(Tier::host, attends[Tier::host], work_.tables, "tables");
     objects.batches = {persistent(Tier::host, Purpose::batch, work_.batch, "tokens")};
-    objects.report = persistent(Tier::host, Purpose::workspace, work_.logits, "logits");
+    objects.report =
+        persistent(Tier::host, Purpose::workspace, work_.sequences * work_.logits, "logits");
   }
+
+  // Both are the host's own, whoever computes: they need no ops and none of their scratch.
+  void take_tokens() {
+    add_on_host(Op::take_tokens,
+                {Role::batch, program_.persistent.batches[0], Access::write, {0, work_.batch}});
+  }
+  void choose_tokens() {
+    add_on_host(Op::choose_tokens,
+                {Role::logits, program_.persistent.report, Access::read, {0, logit_bytes()}});
+  }
+  void add_on_host(Op op, const Use& use) {
+    program_.tasks.push_back({.op = op, .lane = Lane::host, .draw = Draw::nothing, .uses = {use}});
+    program_.tasks.back().names_block = false;
+  }
+  // Sequences that a run takes further, and all of their logits.
+  std::int64_t run_sequences() const { return phase_ == Phase::prompt ? 1 : work_.sequences; }
+  Bytes logit_bytes() const { return run_sequences() * work_.logits; }
 
   // The residual stream is made by the embedding, and then goes from task to task.
   void embed(int b) {
@@ -143,7 +163,7 @@ class GenerationBuilder {
     const PersistentObjects& objects = program_.persistent;
     const ObjectId kept = objects.caches[b];
     const bool comes = program_[kept].tier != tier_of(by);
-    const ObjectId cache = comes ? bring_cache(b, tier_of(by)) : kept;
+    const ObjectId cache = comes ? bring_caches(b, tier_of(by)) : kept;
     const ObjectId input = input_for(by);
     stream_ = object(tier_of(by), Purpose::activations, work_.input, "input");
     List<Use> uses = {
@@ -155,25 +175,39 @@ class GenerationBuilder {
         {Role::work, work_object(by, work), Access::write}};
     uses.insert(uses.end(), more.begin(), more.end());
     add(op, b, by, cost, std::move(uses));
-    if (comes) {
-      // The rows of these tokens go to where all are.
-      Task task = rows({cache, {0, block(b).cache}}, {kept, {0, block(b).cache}}, b);
-      task.argument = kAddedBytes;
-      task.offset = kCacheBytes;
+    // The rows of these tokens go to where all are.
+    for (std::int64_t s = 0; comes && s < run_sequences(); ++s) {
+      Task task = rows({cache, cache_range(b, s)}, {kept, cache_range(b, s)}, b);
+      const bool prompt = phase_ == Phase::prompt;
+      task.argument = prompt ? kAddedBytes : added_bytes(s);
+      task.source_offset = prompt ? kCacheBytes : cached_bytes(s);
+      task.destination_offset = prompt ? kCacheEnd : cached_bytes(s);
       task.usual = block(b).cache_added;
       program_.tasks.push_back(std::move(task));
     }
   }
 
+  // The rows of a sequence. A prompt may be any one's, which the run says: it has the first one's
+  // range here, in all of its tasks, so that runs wait for each other as if all were of that one.
+  Range cache_range(int b, std::int64_t sequence) const {
+    const Bytes each = block(b).cache / work_.sequences;
+    return {sequence * each, each};
+  }
+
   // The rows of the tokens before come to the processor that attends.
-  ObjectId bring_cache(int b, Tier tier) {
-    const ObjectId here = object(tier, Purpose::cache, block(b).cache, block(b).name + " cache");
+  ObjectId bring_caches(int b, Tier tier) {
+    const ObjectId here =
+        object(tier, Purpose::cache, block(b).cache / work_.sequences * run_sequences(),
+               block(b).name + " cache");
     program_.objects.back().stream = stream("cache", caches_);
-    Task task =
-        rows({program_.persistent.caches[b], {0, block(b).cache}}, {here, {0, block(b).cache}}, b);
-    task.argument = kCacheBytes;
-    task.usual = block(b).cached;
-    fetches_.push_back({.task = std::move(task)});
+    for (std::int64_t s = 0; s < run_sequences(); ++s) {
+      Task task =
+          rows({program_.persistent.caches[b], cache_range(b, s)}, {here, cache_range(b, s)}, b);
+      task.argument = phase_ == Phase::prompt ? kCacheBytes : cached_bytes(s);
+      if (phase_ == Phase::prompt) task.source_offset = kCacheStart;
+      task.usual = block(b).cached;
+      fetches_.push_back({.task = std::move(task)});
+    }
     return here;
   }
   Task rows(const Part& from, const Part& to, int b) const {
@@ -202,16 +236,17 @@ class GenerationBuilder {
     const Processor by = processor(b);
     const bool on_host = by == Processor::cpu;
     const ObjectId input = input_for(by);
-    const ObjectId made =
-        on_host ? objects.report : object(Tier::device, Purpose::workspace, work_.logits, "logits");
+    const ObjectId made = on_host
+                              ? objects.report
+                              : object(Tier::device, Purpose::workspace, logit_bytes(), "logits");
     add(Op::logits, b, by, block(b).forward,
         {{Role::weights, objects.weights[b], Access::read},
          {Role::head_weights, work_.tied ? embedding_ : -1, Access::read},
          {Role::input, input, Access::read},
          {Role::work, work_object(by, block(b).forward_work), Access::write},
-         {Role::logits, made, Access::write}});
+         {Role::logits, made, Access::write, {0, logit_bytes()}}});
     program_.tasks.back().names_block = false;
-    if (!on_host) cross({made, {0, work_.logits}}, objects.report, -1);
+    if (!on_host) cross({made, {0, logit_bytes()}}, objects.report, kLogitBytes);
   }
 
   // The residual stream where the processor reads it.
@@ -284,26 +319,6 @@ class GenerationBuilder {
 Program build_generation(const Workload& work, const GenerationChoices& choices, Phase phase,
                          const Program* first) {
   return GenerationBuilder(work, choices, phase, first).build();
-}
-
-void separate_runs(Program& program) {
-  const auto last = static_cast<TaskId>(program.tasks.size()) - 1;
-  PerLane<TaskId> first_of, last_of;
-  first_of.fill(-1);
-  last_of.fill(-1);
-  for (TaskId id = 0; id <= last; ++id) {
-    Task& task = program.tasks[id];
-    std::erase_if(task.waits, [](const Wait& wait) { return wait.previous_step; });
-    if (first_of[task.lane] < 0) first_of[task.lane] = id;
-    last_of[task.lane] = id;
-  }
-  Task& end = program.tasks[last];
-  for (const Lane lane : program.topology->all_lanes()) {
-    if (last_of[lane] < 0 || lane == end.lane) continue;
-    program.tasks[first_of[lane]].waits.push_back({last, true});
-    const Wait wait{last_of[lane], false};
-    if (std::ranges::find(end.waits, wait) == end.waits.end()) end.waits.push_back(wait);
-  }
 }
 
 }  // namespace ebb::plan

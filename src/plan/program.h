@@ -107,6 +107,8 @@ enum class Op : std::uint8_t {
   attend,  // its attention alone
   mlp,     // and its MLP
   logits,
+  take_tokens,    // puts the ids of a run's tokens where it reads them
+  choose_tokens,  // the next ones, from logits
   transfer,
 };
 
@@ -148,8 +150,9 @@ struct Task {
   int piece = -1;  // of the block, which runs piece by piece; -1: all of it
   // What an argument of the run says of how many of the planned bytes are moved; -1: all of them.
   int argument = -1;
-  // What an argument says of where in its ranges they begin; -1: at their start.
-  int offset = -1;
+  // What arguments say of where in its ranges they begin; -1: at their start.
+  int source_offset = -1;
+  int destination_offset = -1;
   Bytes usual = -1;  // moved in the run that a prediction is for, where an argument says how many
   bool ends_pass = false;   // the last task of a micro-batch's backward pass
   bool names_block = true;  // for people: there is one such task for each block

@@ -109,8 +109,8 @@ struct Block {
   Bytes pieces_state = 0;     // of the head: what it keeps from its first piece to its last
   Bytes pieces_gradient = 0;  // and from the first gradient on
   Cost pieces_loss{};
-  // Of generation: keys and values of all positions; of those before the tokens of a run, and of
-  // those tokens.
+  // Of generation: keys and values of all positions of all sequences; of one sequence those before
+  // the tokens of a run, and those of these tokens.
   Bytes cache = 0;
   Bytes cached = 0;
   Bytes cache_added = 0;
@@ -136,9 +136,11 @@ struct Workload {
   Bytes host_scratch = 0;    // likewise, of the CPU where it computes blocks
   Bytes host_libraries = 0;  // what its libraries take by themselves then
   Bytes tables = 0;          // constants such as the rotary table
-  Bytes logits = 0;          // of generation: what the head makes of the last token
-  bool tied = false;         // of generation: the head's table is the embedding's
-  Bytes gradient_bytes = 2;  // of one parameter
+  // Of generation:
+  Bytes logits = 0;                // what the head makes of a sequence's last token
+  std::int64_t sequences = 1;      // that caches are for: a run takes one of them, or all, further
+  bool tied = false;               // the head's table is the embedding's
+  Bytes gradient_bytes = 2;        // of one parameter
   std::int64_t norm_block = 4096;  // the grain of gradient norms; chunks are cut along it
   List<Extra> extras{};
   // Host memory that each task of a step takes: planning it, its description, running it.

@@ -53,6 +53,14 @@ TEST_F(BenchGenerate, EveryTestAtEveryDepthWithSamplesPredictionAndShare) {
                                                    "pp5 @ d40", "tg3 @ d40", "pp9+tg2 @ d40"));
   const double deep = json.at("rows")[6].at("bytes_per_token").get<double>();
   EXPECT_GT(deep, json.at("rows")[2].at("bytes_per_token")) << "the cache is read, too";
+  const Json batch = bench({"--model", "preset:tiny", "--threads", "2", "--tokens", "3", "--pg",
+                            "9,2", "--depth", "40", "--batch", "1,3"});
+  EXPECT_THAT(tests_of(batch), testing::ElementsAre("tg3 @ d40", "pp9+tg2 @ d40", "tg3 x 3 @ d40",
+                                                    "pp9+tg2 x 3 @ d40"));
+  EXPECT_EQ(batch.at("rows")[2].at("batch"), 3);
+  EXPECT_LT(batch.at("rows")[2].at("bytes_per_token"), batch.at("rows")[0].at("bytes_per_token"));
+  EXPECT_EQ(batch.at("rows")[3].at("peaks").at("host").at("measured"),
+            batch.at("rows")[3].at("peaks").at("host").at("predicted"));
   for (const Json& row : json.at("rows")) {
     SCOPED_TRACE(row.dump());
     EXPECT_EQ(row.at("model"), "preset:tiny");

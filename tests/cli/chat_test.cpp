@@ -99,6 +99,27 @@ TEST_F(ChatTest, PromptsComeFromFilesAndTheInput) {
   EXPECT_EQ("a b" + answers[0]["text"].get<std::string>() + "\n", plain.out);
   EXPECT_EQ(answers[1]["prompt"], "c");
 
+  // As many at once as there are sequences for, and the same answers.
+  const auto without_times = [](const std::string& out) {
+    std::istringstream all(out);
+    std::vector<Json> found;
+    for (std::string each; std::getline(all, each);) {
+      found.push_back(Json::parse(each));
+      for (const char* key : {"prompt_seconds", "tokens_per_second", "device_peak"}) {
+        found.back().erase(key);
+      }
+    }
+    return found;
+  };
+  const Finished beside =
+      run_ebb(generate + Arguments{"--prompts", at("prompts.txt"), "--sequences", "2"});
+  ASSERT_EQ(beside.code, 0) << beside.err;
+  EXPECT_EQ(without_times(beside.out), without_times(each.out));
+  EXPECT_THAT(run_ebb(generate + Arguments{"--prompt", "a", "--sequences", "2"}).err,
+              HasSubstr("--sequences: it is for several prompts"));
+  EXPECT_THAT(run_ebb(generate + Arguments{"--prompts", at("prompts.txt"), "--sequences", "0"}).err,
+              HasSubstr("--sequences 0: expected 1 to 1024"));
+
   write_file(at("bad.jsonl"), "{\"prompt\": \"a\"}\n{\"promt\": \"b\"}\n");
   EXPECT_THAT(run_ebb(generate + Arguments{"--prompts", at("bad.jsonl")}).err,
               AllOf(HasSubstr("bad.jsonl:2"), HasSubstr("\"prompt\" or \"messages\"")));

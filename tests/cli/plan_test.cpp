@@ -100,6 +100,14 @@ TEST_F(PlanTest, OfGenerationOnAMachineThatIsNotHere) {
   EXPECT_EQ(refused.code, 2) << refused.out;
   EXPECT_THAT(refused.err, AllOf(HasSubstr("Missing on the device"), HasSubstr("--dtype bf16")));
   EXPECT_THAT(plan(large + Arguments{"h200", "--device", "cpu"}).err, HasSubstr("--device cpu"));
+  const Finished batch = plan(large + Arguments{"h200", "--sequences", "8"});
+  ASSERT_EQ(batch.code, 0) << batch.err;
+  EXPECT_THAT(batch.out, AllOf(HasSubstr("8 sequences at once"), HasSubstr("tokens/s together")));
+  // Fewer would fit.
+  const Finished many = plan(large + Arguments{"rtx-4090", "--weights", "resident", "--cache",
+                                               "device", "--sequences", "256"});
+  EXPECT_EQ(many.code, 2) << many.out;
+  EXPECT_THAT(many.err, AllOf(HasSubstr("Missing on the device"), HasSubstr("--sequences ")));
   // What a card cannot hold lives in host memory: prompts stream it, the CPU computes tokens.
   const Finished split = plan(large + Arguments{"rtx-4090", "--device-memory", "8GiB"});
   ASSERT_EQ(split.code, 0) << split.err;

@@ -11,6 +11,7 @@
 
 #include "ebb/error.h"
 #include "engine/disk_tier.h"
+#include "engine/generation_placements.h"
 #include "engine/generator.h"
 #include "engine/small_runs.h"
 #include "files/safetensors.h"
@@ -21,82 +22,7 @@
 namespace ebb::engine {
 namespace {
 
-using plan::CacheHome;
-using plan::FixedGenerationChoices;
 using plan::Tier;
-
-constexpr std::int64_t kAll = 1000;  // more than there are
-
-struct Placement {
-  const char* name;
-  FixedGenerationChoices fixed;
-  bool disk = false;
-};
-
-std::vector<Placement> placements() {
-  return {
-      {"resident", {.streamed_weights = 0}},
-      {"streamed for both",
-       {.streamed_weights = kAll,
-        .attention_resident = 0,
-        .cpu_blocks = 0,
-        .cpu_prompt_blocks = 0,
-        .depth = 2}},
-      {"streamed for prompts, tokens by the CPU",
-       {.streamed_weights = kAll,
-        .attention_resident = 0,
-        .cpu_blocks = kAll,
-        .cpu_prompt_blocks = 0}},
-      {"all by the CPU",
-       {.streamed_weights = kAll,
-        .attention_resident = 0,
-        .cpu_blocks = kAll,
-        .cpu_prompt_blocks = kAll}},
-      {"attention on the device, MLPs by the CPU",
-       {.streamed_weights = kAll,
-        .attention_resident = 1,
-        .cpu_blocks = kAll,
-        .cpu_prompt_blocks = 0}},
-      {"some blocks, one of them by the CPU",
-       {.streamed_weights = 2, .attention_resident = 0, .cpu_blocks = 1, .cpu_prompt_blocks = 1}},
-      {"resident with the cache in host memory", {.streamed_weights = 0, .cache = CacheHome::host}},
-      {"streamed with the cache in host memory",
-       {.streamed_weights = kAll,
-        .attention_resident = 0,
-        .cpu_blocks = 1,
-        .cpu_prompt_blocks = kAll,
-        .cache = CacheHome::host,
-        .depth = 3}},
-      {"the cache on the device, MLPs by the CPU",
-       {.streamed_weights = kAll,
-        .attention_resident = 0,
-        .cpu_blocks = kAll,
-        .cpu_prompt_blocks = kAll,
-        .cache = CacheHome::device}},
-      {"streamed from the disk",
-       {.streamed_weights = kAll,
-        .disk_weights = kAll,
-        .attention_resident = 0,
-        .cpu_blocks = 0,
-        .cpu_prompt_blocks = 0},
-       true},
-      {"from the disk to the CPU",
-       {.streamed_weights = kAll,
-        .disk_weights = kAll,
-        .attention_resident = 0,
-        .cpu_blocks = kAll,
-        .cpu_prompt_blocks = 0},
-       true},
-      {"some of all",
-       {.streamed_weights = kAll,
-        .disk_weights = 1,
-        .attention_resident = 1,
-        .cpu_blocks = 1,
-        .cpu_prompt_blocks = 0,
-        .cache = CacheHome::host},
-       true},
-  };
-}
 
 class GenerationTiers : public testing::TestWithParam<const char*> {
  protected:
@@ -105,7 +31,7 @@ class GenerationTiers : public testing::TestWithParam<const char*> {
   files::ModelSource source() {
     return files::find_model(files_, golden_folder(GetParam()).string());
   }
-  GeneratorSettings settings(const Placement& placement, DType dtype, std::int64_t slice = 4) {
+  GeneratorSettings settings(const TestPlacement& placement, DType dtype, std::int64_t slice = 4) {
     GeneratorSettings s{.config = source().config,
                         .dtype = dtype,
                         .positions = kLength,
@@ -151,7 +77,7 @@ TEST_P(GenerationTiers, NoPlacementChangesABit) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     std::vector<float> expected;
     std::uint64_t seed = 0;
-    for (const Placement& placement : placements()) {
+    for (const TestPlacement& placement : test_placements()) {
       const std::string where = fmt::format("{}, {}", name_of(dtype), placement.name);
       GeneratorSettings s = settings(placement, dtype);
       Generator generator(runtime_, files_, source(), s);
@@ -175,7 +101,7 @@ TEST_P(GenerationTiers, NoPlacementChangesABit) {
 
 // With the least memory, and a little more, and so on: what fits gives the same bits.
 TEST_P(GenerationTiers, NoLimitChangesABit) {
-  const Placement free{"free", {}};
+  const TestPlacement free{"free", {}};
   Generator roomy(runtime_, files_, source(), settings(free, DType::f32));
   const std::vector<float> expected = logits(roomy);
   const Bytes most = roomy.plan().peak(Tier::device);
@@ -201,7 +127,7 @@ TEST_P(GenerationTiers, NoLimitChangesABit) {
 // Each product of few rows is computed as it would be alone: slices of other lengths may round
 // otherwise, and not by more.
 TEST_P(GenerationTiers, SlicesOfAnyLengthAgree) {
-  const Placement streamed = placements()[2];
+  const TestPlacement streamed = test_placements()[2];
   std::vector<float> expected;
   for (const std::int64_t slice : {1, 3, 4, 11}) {
     Generator generator(runtime_, files_, source(), settings(streamed, DType::f32, slice));

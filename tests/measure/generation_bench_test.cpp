@@ -27,6 +27,7 @@ TEST(GenerationTests, AreNamedAsPeopleKnowThem) {
   EXPECT_EQ((GenerationTest{.tokens = 128}).name(), "tg128");
   EXPECT_EQ((GenerationTest{.depth = 8192, .prompt = 512, .tokens = 128}).name(),
             "pp512+tg128 @ d8192");
+  EXPECT_EQ((GenerationTest{.depth = 512, .tokens = 128, .batch = 32}).name(), "tg128 x 32 @ d512");
 }
 
 TEST(GenerationTests, SomeStandForNoneGiven) {
@@ -39,6 +40,12 @@ TEST(GenerationTests, SomeStandForNoneGiven) {
   o.depths = {0, 7};
   ASSERT_EQ(generation_tests(o).size(), 2u) << "what is given is all";
   EXPECT_EQ(generation_tests(o)[1].name(), "tg4 @ d7");
+  o.batches = {1, 8};
+  ASSERT_EQ(generation_tests(o).size(), 4u);
+  EXPECT_EQ(generation_tests(o)[3].name(), "tg4 x 8 @ d7");
+  o.batches = {0};
+  EXPECT_THROW(generation_tests(o), ConfigError);
+  o.batches = {};
   o.depths = {-1};
   EXPECT_THROW(generation_tests(o), ConfigError);
   EXPECT_EQ(generation_setups({}, "cpu").at(0).model, "preset:small");
@@ -58,6 +65,7 @@ plan::GenerationPlan plan_of(const model::Config& config, const GenerationTest& 
   return engine::plan_generation(
       runtime, {.config = config,
                 .dtype = DType::bf16,
+                .sequences = test.batch,
                 .positions = test.positions(),
                 .prompt_tokens = test.depth + test.prompt,
                 .limits = {{plan::Tier::device, kGiB}, {plan::Tier::host, kGiB}}});
@@ -102,6 +110,21 @@ TEST(GenerationCeiling, TokensReadWeightsAndTheCacheBeforeThem) {
     EXPECT_LE(read, weights + cache + 2 * 4096);
     EXPECT_EQ(cost.read_bytes[plan::Tier::host], 0);
   }
+}
+
+// Of several sequences the weights are read once for all, and the cache of each.
+TEST(GenerationCeiling, ABatchReadsTheWeightsOnce) {
+  const model::Config config = engine::small_config();
+  const auto read = [&](std::int64_t depth, std::int64_t batch) {
+    const GenerationTest test{.depth = depth, .tokens = 1, .batch = batch};
+    return generation_cost(config, plan_of(config, test), depth + 1, test)
+        .read_bytes[plan::Tier::device];
+  };
+  const double weights = read(0, 1), cache = read(127, 1) - weights;
+  EXPECT_NEAR(read(127, 8) - weights, 8 * cache, 0.1 * cache);
+  const GenerationTest prompts{.prompt = 40, .batch = 3}, one{.prompt = 40};
+  EXPECT_EQ(generation_cost(config, plan_of(config, prompts), 40, prompts).flops,
+            3 * generation_cost(config, plan_of(config, one), 40, one).flops);
 }
 
 TEST(GenerationCeiling, WindowsBoundTheCacheAndTheScores) {

@@ -276,8 +276,9 @@ TEST(Decoder, DecodesWithTheCacheWhatTheForwardComputes) {
       Floats out(static_cast<std::size_t>(config.vocabulary));
       Workspace work;
       Carver carver = work.carver();
+      const SequenceTokens all{.length = count};
       model.decoder.logits(model.ops, bytes_of(model.weights.back()),
-                           bytes_of(model.weights.front()), bytes_of(states), count, out.data(),
+                           bytes_of(model.weights.front()), bytes_of(states), {&all, 1}, out.data(),
                            carver);
       return out;
     };
@@ -367,15 +368,15 @@ TEST(Decoder, GivesTheSameBitsInHalves) {
       Workspace work;
       Carver carver = work.carver();
       Floats middle = model.activations(), output = model.activations();
-      decoder.forward_attention(model.ops, static_cast<std::int64_t>(l), {.start = 0, .length = 8},
+      const SequenceTokens tokens{.start = 0, .length = 8, .cache = cache};
+      decoder.forward_attention(model.ops, static_cast<std::int64_t>(l), {&tokens, 1},
                                 {.weights = bytes_of(weights[0]),
                                  .tables = model.table.data(),
                                  .input = bytes_of(inputs[l]),
-                                 .output = bytes_of(middle),
-                                 .cache = &cache},
+                                 .output = bytes_of(middle)},
                                 carver);
       decoder.forward_mlp(
-          model.ops, 8,
+          model.ops, {&tokens, 1},
           {.weights = bytes_of(weights[1]), .input = bytes_of(middle), .output = bytes_of(output)},
           carver);
       EXPECT_EQ(output, inputs[l + 1]) << name(config) << ", block " << l;

@@ -88,8 +88,9 @@ TEST_P(FamilyTest, LogitsMatchAtEveryPosition) {
     Floats row(vocabulary);
     Workspace work;
     Carver carver = work.carver();
+    const SequenceTokens tokens{.length = i + 1};
     model.decoder.logits(model.ops, bytes_of(model.weights.back()), bytes_of(model.weights.front()),
-                         bytes_of(states), i + 1, row.data(), carver);
+                         bytes_of(states), {&tokens, 1}, row.data(), carver);
     found.insert(found.end(), row.begin(), row.end());
   }
   ASSERT_EQ(found.size(), expected.size());

@@ -33,7 +33,7 @@ GenerationWork random_generation(Dice& dice) {
     if (shelf) each->topology = with_shelf();
     for (Block& block : each->blocks) block.parameters = parameters;
   }
-  return work;
+  return for_sequences(std::move(work), dice.pick<std::int64_t>({1, 2, 5}));
 }
 
 GenerationChoices random_generation_choices(Dice& dice, const Workload& work) {
@@ -74,22 +74,30 @@ TEST(GenerationTiers, ProgramsOfAnyChoicesAreFreeOfRacesAndOverlaps) {
   }
 }
 
-// The word after a run's end: nothing of the next one begins before.
-TEST(GenerationTiers, RunsNeverOverlap) {
+// Runs follow each other without a pause: what a run computes begins when the one before has chosen
+// its tokens, and what streams may come before that.
+TEST(GenerationTiers, OnlyWhatDependsOnTokensWaitsForThem) {
+  int ahead = 0;
   for (std::uint64_t seed = 0; seed < fewer_if_small(40); ++seed) {
     Dice dice(seed ^ 0x0e11);
     const GenerationWork work = random_generation(dice);
     const GenerationChoices choices = random_generation_choices(dice, work.slice);
     const GenerationPlan plan = plan_generation(work, choices, kRoomy, machine("rtx-4090"));
     for (const Plan* each : {&plan.slice, &plan.token}) {
-      double end = 0, begin = 1e9;
+      const auto& tasks = each->program.tasks;
+      double chosen = 0;
       for (const TimeSpan& span : simulate_spans(each->program, each->profile)) {
-        if (span.step == 0) end = std::max(end, span.end);
-        if (span.step == 1) begin = std::min(begin, span.start);
+        const Task& task = tasks[span.task];
+        if (span.step == 0 && task.op == Op::choose_tokens) chosen = span.end;
+        if (span.step != 1) continue;
+        if (!task.is_transfer()) {
+          EXPECT_GE(span.start, chosen - 1e-12) << seed << " " << flags_of(plan.choices);
+        }
+        if (task.is_transfer() && span.start < chosen) ++ahead;
       }
-      EXPECT_GE(begin, end - 1e-12) << seed << " " << flags_of(plan.choices);
     }
   }
+  EXPECT_GT(ahead, 0);
 }
 
 GenerationPlan found(const GenerationWork& work, const Limits& limits,
@@ -147,7 +155,7 @@ TEST(GenerationTiers, OneCopyInHostMemoryServesBothPhases) {
   const auto on_cpu = [](const Plan& of) {
     return std::ranges::count_if(of.program.tasks, [](const Task& task) {
       return !task.is_transfer() && task.lane == Lane::host && task.op != Op::embed &&
-             task.op != Op::logits;
+             task.op != Op::logits && task.op != Op::take_tokens && task.op != Op::choose_tokens;
     });
   };
   EXPECT_EQ(on_cpu(plan.slice), 0);
@@ -189,6 +197,27 @@ TEST(GenerationTiers, WhatHostMemoryCannotHoldGoesBelow) {
   EXPECT_GT(plan.choices.disk_weights, 0);
   EXPECT_LT(plan.choices.disk_weights, 6);
   EXPECT_THAT(explain(plan), HasSubstr("weights on the shelf"));
+}
+
+// Caches of all, one run for a token of each, and a limit that some of them fit.
+TEST(GenerationTiers, SeveralSequencesShareTheWeightsAndNotTheCaches) {
+  const GenerationWork one = generation_work_of(6, 100, 20);
+  const auto peak = [&](const GenerationWork& work) {
+    return found(work, kRoomy).peak(Tier::device);
+  };
+  const Bytes cache = 6 * align_up(512 * 120);
+  const GenerationPlan eight = found(for_sequences(one, 8), kRoomy);
+  EXPECT_GE(eight.peak(Tier::device), peak(one) + 7 * cache - 8 * kAlignment);
+  EXPECT_LE(eight.peak(Tier::device), peak(one) + 8 * cache + 400'000);
+  EXPECT_GT(eight.tokens_per_second(), 2 * found(one, kRoomy).tokens_per_second());
+  EXPECT_LT(eight.tokens_per_second(), 8 * found(one, kRoomy).tokens_per_second());
+  EXPECT_GT(eight.seconds(20), found(one, kRoomy).seconds(20));
+  EXPECT_THAT(explain(eight), AllOf(HasSubstr("8 sequences at once"), HasSubstr("A token of each"),
+                                    HasSubstr("tokens/s together")));
+  const Limits limits = {{Tier::device, peak(one) + 3 * cache}, {Tier::host, kGiB}};
+  const FixedGenerationChoices resident{.streamed_weights = 0, .cache = CacheHome::device};
+  EXPECT_TRUE(fits(found(for_sequences(one, 3), limits, resident).slice));
+  EXPECT_FALSE(fits(found(for_sequences(one, 8), limits, resident).slice));
 }
 
 TEST(GenerationTiers, SlicesAreEvenPartsOfThePrompt) {

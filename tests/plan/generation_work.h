@@ -70,4 +70,26 @@ inline GenerationWork generation_work_of(std::size_t layers, std::int64_t prompt
   return work;
 }
 
+// The same for so many sequences at once: a token's run is of all of them.
+inline GenerationWork for_sequences(GenerationWork work, std::int64_t sequences) {
+  work.sequences = sequences;
+  for (Workload* each : {&work.slice, &work.token, work.rest ? &*work.rest : nullptr}) {
+    if (each == nullptr) continue;
+    const std::int64_t rows = each == &work.token ? sequences : 1;
+    each->sequences = sequences;
+    each->tokens *= rows;
+    each->input *= rows;
+    each->batch = 4 * std::max(each->tokens, sequences);
+    for (Block& block : each->blocks) {
+      const auto count = static_cast<double>(rows);
+      block.cache *= sequences;
+      block.forward_work *= rows;
+      block.forward.narrow_flops *= count;
+      block.forward.pass_bytes *= count;
+      block.forward.attention_flops *= count;
+    }
+  }
+  return work;
+}
+
 }  // namespace ebb::plan

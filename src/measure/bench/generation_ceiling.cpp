@@ -35,7 +35,8 @@ double prompt_flops(const model::Config& config, const GenerationTest& test) {
                  keys_of(test.depth, test.prompt, config.window(block.layer));
   }
   const auto head = static_cast<double>(config.vocabulary * config.hidden);
-  return 2 * (products * static_cast<double>(test.prompt) + attention + head);
+  return 2 * static_cast<double>(test.batch) *
+         (products * static_cast<double>(test.prompt) + attention + head);
 }
 
 }  // namespace
@@ -65,6 +66,7 @@ GenerationCost generation_cost(const model::Config& config, const plan::Generati
   std::int64_t layer = 0;
   for (const int b : work.all_of(plan::BlockKind::layer)) {
     if (work.blocks[b].half == plan::LayerHalf::mlp) continue;
+    // Of a position in all sequences.
     const double each = static_cast<double>(work.blocks[b].cache) / static_cast<double>(positions);
     cost.read_bytes[program[program.persistent.caches[b]].tier] +=
         each * keys_of(test.depth + test.prompt, test.tokens, config.window(layer++));

@@ -1,5 +1,6 @@
-// The ceiling of a generation test. Tokens one after the other: their weights and the cache before
-// them, read once for each, at the read rate of the memory that holds them. A prompt: the
+// The ceiling of a generation test. Tokens one after the other: their weights and the caches before
+// them, read once for each (of several sequences the weights once for all), at the read rate of the
+// memory that holds them. A prompt: the
 // operations of the model's products and attention, at the rate of large matrix products.
 #pragma once
 

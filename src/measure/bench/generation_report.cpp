@@ -129,6 +129,7 @@ Json to_json(const GenerationRow& row) {
                {"host_memory", or_null(row.setup.host_memory)},
                {"test", row.test.name()},
                {"depth", row.test.depth},
+               {"batch", row.test.batch},
                {"prompt_tokens", row.test.prompt},
                {"tokens", row.test.tokens}};
   if (!row.refusal.empty()) {
@@ -148,7 +149,8 @@ Json to_json(const GenerationRow& row) {
   double read = 0;
   for (const double bytes : row.cost.read_bytes.values) read += bytes;
   json["prompt_flops"] = row.cost.flops;
-  json["bytes_per_token"] = row.test.tokens > 0 ? read / static_cast<double>(row.test.tokens) : 0.0;
+  json["bytes_per_token"] =
+      row.test.tokens > 0 ? read / static_cast<double>(row.test.batch * row.test.tokens) : 0.0;
   json["load_seconds"] = row.load_seconds;
   json["peaks"] = {{"device", to_json(row.device)}, {"host", to_json(row.host)}};
   return json;

@@ -39,11 +39,12 @@ std::vector<std::int32_t> made_up_tokens(std::int64_t count, std::int64_t vocabu
 // tokens that are generated.
 engine::GeneratorSettings settings_of(const model::Config& config, DType dtype,
                                       const files::StoredTypes& kept, const plan::Limits& limits,
-                                      std::int64_t prompt, std::int64_t positions) {
+                                      std::int64_t prompt, const GenerationTest& test) {
   return {.config = config,
           .dtype = dtype,
           .kept = kept,
-          .positions = positions,
+          .sequences = test.batch,
+          .positions = test.positions(),
           .prompt_tokens = std::max<std::int64_t>(1, prompt),
           .limits = limits};
 }
@@ -176,16 +177,18 @@ std::vector<GenerationRow> GenerationRunner::run(
     row.rates = rates;
     try {
       const auto settings = [&](std::int64_t prompt) {
-        return settings_of(source.config, dtype, kept, limits, prompt, test.positions());
+        return settings_of(source.config, dtype, kept, limits, prompt, test);
       };
       const engine::GeneratorSettings own = settings(test.depth + test.prompt);
       const plan::GenerationPlan plan = engine::plan_generation(runtime_, own);
       row.predicted_seconds = static_cast<double>(test.tokens) * plan.token.prediction.step_seconds;
-      if (test.prompt > 0) row.predicted_seconds += plan.prompt_seconds;
-      if (test.prompt > 0 && test.depth > 0) {
+      if (test.prompt > 0) {
+        double prompt = plan.prompt_seconds;
         // What lies before is read as well, but not timed.
-        row.predicted_seconds -=
-            engine::plan_generation(runtime_, settings(test.depth)).prompt_seconds;
+        if (test.depth > 0) {
+          prompt -= engine::plan_generation(runtime_, settings(test.depth)).prompt_seconds;
+        }
+        row.predicted_seconds += static_cast<double>(test.batch) * prompt;
       }
       waiting.push_back({.row = rows.size() - 1, .settings = own, .plan = plan});
     } catch (const OutOfBudget& error) {
@@ -208,6 +211,7 @@ void GenerationRunner::load_and_time(const files::ModelSource& source,
   try {
     engine::GeneratorSettings all = settings;
     for (const Planned& each : waiting) {
+      if (each.settings.sequences != all.sequences) continue;
       all.positions = std::max(all.positions, each.settings.positions);
       all.prompt_tokens = std::max(all.prompt_tokens, each.settings.prompt_tokens);
     }
@@ -220,7 +224,8 @@ void GenerationRunner::load_and_time(const files::ModelSource& source,
     // Each fits by itself.
   }
   const auto is_served = [&](const Planned& each) {
-    return each.settings.positions <= settings.positions &&
+    return each.settings.sequences == settings.sequences &&
+           each.settings.positions <= settings.positions &&
            serves(plan, each.plan, rows[each.row].test);
   };
   std::vector<Planned> served;
@@ -267,17 +272,31 @@ void GenerationRunner::time(engine::Generator& generator, std::int64_t vocabular
   const GenerationTest& test = row.test;
   const std::vector<std::int32_t> tokens = made_up_tokens(test.positions(), vocabulary);
   // The first one does not count: it warms up caches and clocks.
+  std::vector<int> all(to_size(test.batch));
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<engine::Generator::Token> first;
+  for (const int sequence : all) first.push_back({sequence, tokens.back()});
+  // Tokens are queued as a text's are, but nobody looks at logits.
+  generator.set_chooser([&](int, std::span<const float>) { return tokens.back(); });
+  const std::span<const std::int32_t> before = std::span(tokens).first(to_size(test.depth));
+  const auto prompt = std::span(tokens).subspan(before.size(), to_size(test.prompt));
   for (std::int64_t repetition = -1; repetition < options_.repetitions; ++repetition) {
-    generator.reset();
-    std::span<const std::int32_t> rest = tokens;
-    const auto advance = [&](std::int64_t count) {
-      if (count > 0) generator.advance(rest.first(to_size(count)));
-      rest = rest.subspan(to_size(count));
-    };
-    advance(test.depth);
+    for (const int sequence : all) {
+      generator.reset(sequence);
+      if (before.empty()) continue;
+      if (sequence == 0) {
+        generator.advance(before);
+      } else {
+        generator.copy(0, sequence, test.depth);
+      }
+    }
     const auto start = Clock::now();
-    advance(test.prompt);
-    for (std::int64_t i = 0; i < test.tokens; ++i) advance(1);
+    for (const int sequence : all) {
+      if (!prompt.empty()) generator.advance(prompt, sequence);
+    }
+    if (test.tokens > 0) generator.queue_each(first, true);
+    for (std::int64_t i = 1; i < test.tokens; ++i) generator.queue_chosen(all);
+    generator.drain();
     if (repetition >= 0) row.seconds.push_back(seconds_since(start));
   }
   const auto peak = [&](plan::Tier tier) {

@@ -10,9 +10,13 @@ namespace {
 // Far more than any model knows, and so few that sums of three cannot overflow.
 constexpr std::int64_t kMostTokens = 1 << 30;
 
-std::int64_t checked(std::int64_t value, std::int64_t least, const std::string& flag) {
-  if (value >= least && value <= kMostTokens) return value;
-  throw ConfigError(fmt::format("{} {}: expected {} to {}", flag, value, least, kMostTokens));
+// And as many sequences as a generator may have.
+constexpr std::int64_t kMostSequences = 1024;
+
+std::int64_t checked(std::int64_t value, std::int64_t least, const std::string& flag,
+                     std::int64_t most = kMostTokens) {
+  if (value >= least && value <= most) return value;
+  throw ConfigError(fmt::format("{} {}: expected {} to {}", flag, value, least, most));
 }
 
 // What was given, or one that stands for nothing being said.
@@ -28,6 +32,7 @@ std::string GenerationTest::name() const {
   std::string name;
   if (prompt > 0) name = fmt::format("pp{}", prompt);
   if (tokens > 0) name += fmt::format("{}tg{}", name.empty() ? "" : "+", tokens);
+  if (batch > 1) name += fmt::format(" x {}", batch);
   return depth > 0 ? fmt::format("{} @ d{}", name, depth) : name;
 }
 
@@ -46,9 +51,12 @@ std::vector<GenerationTest> generation_tests(const GenerateBenchOptions& o) {
   std::vector<GenerationTest> tests;
   for (const std::int64_t depth : o.depths.empty() ? std::vector<std::int64_t>{0} : o.depths) {
     checked(depth, 0, "--depth");
-    for (GenerationTest test : shallow) {
-      test.depth = depth;
-      tests.push_back(test);
+    for (const std::int64_t batch : o.batches.empty() ? std::vector<std::int64_t>{1} : o.batches) {
+      for (GenerationTest test : shallow) {
+        test.depth = depth;
+        test.batch = checked(batch, 1, "--batch", kMostSequences);
+        tests.push_back(test);
+      }
     }
   }
   return tests;

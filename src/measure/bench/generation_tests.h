@@ -18,10 +18,11 @@ struct GenerationTest {
   std::int64_t depth = 0;
   std::int64_t prompt = 0;
   std::int64_t tokens = 0;
+  std::int64_t batch = 1;  // sequences: their prompts one after the other, their tokens at once
 
-  std::int64_t positions() const { return depth + prompt + tokens; }
-  std::int64_t timed_tokens() const { return prompt + tokens; }
-  // "pp512", "tg128", "pp512+tg128", each perhaps with " @ d8192".
+  std::int64_t positions() const { return depth + prompt + tokens; }  // of a sequence
+  std::int64_t timed_tokens() const { return batch * (prompt + tokens); }
+  // "pp512", "tg128", "pp512+tg128", each perhaps with " x 32" and with " @ d8192".
   std::string name() const;
 
   friend bool operator==(const GenerationTest&, const GenerationTest&) = default;
@@ -35,8 +36,8 @@ struct GenerationSetup {
   std::optional<Bytes> host_memory{};
 };
 
-// Depth by depth: prompts, tokens, both. Throws ConfigError that names the flag for what is no
-// test.
+// Depth by depth and batch by batch: prompts, tokens, both. Throws ConfigError that names the flag
+// for what is no test.
 std::vector<GenerationTest> generation_tests(const GenerateBenchOptions& options);
 
 // Every combination of what was given, on a device of this kind: "cpu" or "cuda".
