@@ -22,6 +22,7 @@ from ebb.torch._hybrid_device import HybridDeviceOptimizer  # noqa: E402
 from ebb.torch._offload import offload_activations  # noqa: E402
 from ebb.torch._optimizer import StepReport  # noqa: E402
 from ebb.torch._optimizers import SGD, Adagrad, Adam, AdamW, Lion  # noqa: E402
+from ebb.torch._plan import TorchPlan, plan  # noqa: E402
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "HybridDeviceOptimizer", "Lion", "StepReport",
-           "offload_activations"]
+           "TorchPlan", "offload_activations", "plan"]

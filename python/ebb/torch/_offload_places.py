@@ -155,9 +155,9 @@ class HostPlace:
 
 
 class DiskPlace:
-    """Ranges of a file that no folder lists: it is gone with its process, however that ends. Threads
-    move the bytes through a buffer of CHUNK each, past the system's cache where the file system
-    can, so that a write that returned was made; elsewhere each one is synced."""
+    """Ranges of a file that no folder lists: it is gone with its process, however that ends.
+    Threads move the bytes through a buffer of CHUNK each, past the system's cache where the file
+    system can, so that a write that returned was made; elsewhere each one is synced."""
 
     def __init__(self, limit, folder):
         folder = folder or tempfile.gettempdir()
