@@ -223,7 +223,11 @@ class offload_activations:
             return entry
         self._away_bytes += entry.size
         self._peak_bytes = max(self._peak_bytes, self._away_bytes)
-        entry.trip = self._place.store(entry.slot, entry.source)
+        try:
+            entry.trip = self._place.store(entry.slot, entry.source)
+        except Exception:
+            self._free(entry)
+            raise
         self._leaving.append(entry)
         self._leaving_bytes += entry.size
         self._down_bytes += entry.size

@@ -101,6 +101,7 @@ class HostPlace:
         self.reserved = 0  # bytes of all blocks, those that are kept included
         self._kept = {}  # blocks by size
         self._pinned = set()  # their addresses
+        self._last_copies = {}  # events by address
         self._streams = _Streams()
 
     def take(self, size):
@@ -124,28 +125,33 @@ class HostPlace:
         self.reserved -= block.numel()
         if block.data_ptr() in self._pinned:
             self._pinned.remove(block.data_ptr())
+            self._last_copies.pop(block.data_ptr()).synchronize()
             torch.cuda.cudart().cudaHostUnregister(block.data_ptr())
 
     def store(self, block, source):
         if source.is_cuda and block.data_ptr() not in self._pinned:
             _pin(block)
             self._pinned.add(block.data_ptr())
-        return self._copy(block[:source.numel()], source, source.device, "out")
+        return self._copy(block[:source.numel()], source, block, source.device, "out")
 
     def fetch(self, block, target):
-        return self._copy(target, block[:target.numel()], target.device, "in")
+        return self._copy(target, block[:target.numel()], block, target.device, "in")
 
-    def _copy(self, to, source, device, way):
+    def _copy(self, to, source, block, device, way):
         if device.type != "cuda":
             to.copy_(source)
             return Arrived()
         stream = self._streams.of(device, way)
         # Behind what makes the source, or what used the target's memory before.
         stream.wait_stream(torch.cuda.current_stream(device))
+        # The block may have been another tensor's, which some other stream waited for.
+        if block.data_ptr() in self._last_copies:
+            stream.wait_event(self._last_copies[block.data_ptr()])
         with torch.cuda.stream(stream):
             to.copy_(source, non_blocking=True)
             event = torch.cuda.Event()
             event.record(stream)
+        self._last_copies[block.data_ptr()] = event
         return Queued(event, device)
 
     def __del__(self):
