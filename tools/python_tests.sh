@@ -113,7 +113,7 @@ fi
 inside='
   mount -t proc proc "$0/proc"
   mount -t tmpfs tmpfs "$0/mnt"
-  cp -r tests include "$1" "$0/mnt"
+  cp -r tests include examples bench "$1" "$0/mnt"
   chroot "$0" /bin/sh -ec "
     export OMP_NUM_THREADS=1 HOME=/mnt
     python3 -m venv --system-site-packages /mnt/venv

@@ -6,7 +6,8 @@ optimizers whose states live outside of the GPU's memory; docs/python.md is the 
 
 import importlib.metadata
 
-from ebb._library import Error, bytes_of, library_path
+from ebb._errors import Error, OutOfBudget
+from ebb._library import bytes_of, library_path
 
 __version__ = importlib.metadata.version("ebb")
-__all__ = ["Error", "bytes_of", "library_path", "__version__"]
+__all__ = ["Error", "OutOfBudget", "bytes_of", "library_path", "__version__"]

@@ -1,4 +1,4 @@
-"""The shared library: its structs and functions, as ebb/hybrid_optimizer_c.h declares them.
+"""The optimizer's shared library: what ebb/hybrid_optimizer_c.h declares.
 
 Nothing here knows PyTorch. Calls release the interpreter's lock while they run.
 """
@@ -9,12 +9,10 @@ import pathlib
 import re
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_void_p
 
+from ebb._errors import Error
+
 # Of the header this file was written for.
 VERSION = 1
-
-
-class Error(RuntimeError):
-    """What the library refused or could not do, in its words."""
 
 
 class Sized(ctypes.Structure):

@@ -19,7 +19,10 @@ if _version < (2, 4):
     raise ImportError(f"ebb.torch needs PyTorch 2.4 or later, found {_torch.__version__}")
 
 from ebb.torch._hybrid_device import HybridDeviceOptimizer  # noqa: E402
+from ebb.torch._offload import offload_activations  # noqa: E402
 from ebb.torch._optimizer import StepReport  # noqa: E402
 from ebb.torch._optimizers import SGD, Adagrad, Adam, AdamW, Lion  # noqa: E402
+from ebb.torch._plan import TorchPlan, plan  # noqa: E402
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "HybridDeviceOptimizer", "Lion", "StepReport"]
+__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "HybridDeviceOptimizer", "Lion", "StepReport",
+           "TorchPlan", "offload_activations", "plan"]

@@ -82,7 +82,7 @@ class LibraryOptimizer(torch.optim.Optimizer):
             reason = why_not(parameter)
             if reason is not None:
                 raise TypeError(f"a parameter of shape {tuple(parameter.shape)}: {reason}")
-        reason = self._rule.why_not(group)
+        reason = self._rule.why_wrong(group) or self._rule.why_not(group)
         if reason is not None:
             raise ValueError(f"a param group has {reason}")
 
@@ -122,8 +122,8 @@ class LibraryOptimizer(torch.optim.Optimizer):
         return loss
 
     def _note(self, found):
-        self.report = StepReport(self._states.steps, found.norm, found.clip_factor, bool(found.applied),
-                                 None if found.applied else found.first_bad)
+        self.report = StepReport(self._states.steps, found.norm, found.clip_factor,
+                                 bool(found.applied), None if found.applied else found.first_bad)
         if not found.applied:
             warnings.warn(f"the norm of the gradients is {found.norm}, parameter "
                           f"{found.first_bad} makes it so: the step was left out", RuntimeWarning,
@@ -214,9 +214,14 @@ class LibraryOptimizer(torch.optim.Optimizer):
         self.state = {parameter: to_dict(state, self._rule, state_format, plain)
                       for parameter, state in self._states.states().items()}
         try:
-            return super().state_dict()
+            made = super().state_dict()
         finally:
             self.state = collections.defaultdict(dict)
+        if plain:  # torch.optim's classes want their own settings, too
+            for group in made["param_groups"]:
+                for name, value in self._rule.refused.items():
+                    group.setdefault(name, value)
+        return made
 
     def load_state_dict(self, state_dict):
         """Takes a state_dict() of this class's, or of torch.optim's of the same rule. Tensors are

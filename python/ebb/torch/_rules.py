@@ -25,6 +25,19 @@ class Rule:
             step["nesterov"] = int(group["nesterov"])
         return step
 
+    def why_wrong(self, group):
+        """Why no optimizer can follow these settings, or None."""
+        for setting in ("lr", "eps", "weight_decay", "momentum"):
+            value = group.get(setting, 0.0) if setting in self.settings else 0.0
+            if isinstance(value, torch.Tensor) and value.numel() != 1:
+                return f"{setting} of {value.numel()} elements: expected one"
+            if not float(value) >= 0:
+                return f"{setting}={float(value)}: expected 0 or more"
+        for beta in group["betas"] if "betas" in self.settings else ():
+            if not 0 <= float(beta) < 1:
+                return f"betas={tuple(map(float, group['betas']))}: expected 0 or more, below 1"
+        return None
+
     def why_not(self, group):
         """Why the library cannot follow these settings, or None."""
         for setting, value in self.refused.items():

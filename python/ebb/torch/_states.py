@@ -41,10 +41,10 @@ class Entry:
         return self.source is not None
 
 
-def is_dense(tensor):
-    """Whether its elements fill their memory without gaps, in any order of dimensions."""
+def is_dense(shape, strides):
+    """Whether elements fill their memory without gaps, in any order of dimensions."""
     expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
+    for stride, size in sorted(zip(strides, shape)):
         if size == 1:
             continue
         if stride != expected:
@@ -142,7 +142,7 @@ class LibraryStates:
         entries, parameters = {}, []
         for index, (parameter, group) in enumerate(wanted):
             reason = why_not(parameter)
-            if reason is None and not is_dense(parameter):
+            if reason is None and not is_dense(parameter.shape, parameter.stride()):
                 reason = f"its strides {parameter.stride()} leave gaps: make it contiguous"
             if reason is not None:
                 raise Error(f"parameter {index} of shape {tuple(parameter.shape)}: {reason}")
