@@ -175,9 +175,9 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
            "live in host memory, or on a disk, and ride through the device), host (the CPU updates "
            "them), auto")
       ->group(group);
-  verb.add_option("--offload-fraction", o.offload_fraction,
-                  "Share of the parameters whose state leaves the device")
-      ->group(group);
+  CLI::Option* fraction = verb.add_option("--offload-fraction", o.offload_fraction,
+                                          "Share of the parameters whose state leaves the device");
+  fraction->group(group);
   verb.add_option("--host-fraction", o.host_fraction,
                   "Share of the parameters, part of those, that the CPU updates")
       ->group(group);
@@ -185,6 +185,7 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
   verb.add_flag_callback(
           "--use-cpu-offloading", [&o] { o.offload_fraction = 1.0; },
           "No state stays on the device (the same as --offload-fraction 1)")
+      ->excludes(fraction)
       ->group(group);
   add_blocks(
       verb, "--weights", o.weights, kWeightWords,
