@@ -8,6 +8,8 @@ if(EBB_PYTHON)
 endif()
 find_package(OpenMP REQUIRED)
 find_package(CLI11 REQUIRED)
+# Its headers alone are used: archives of Ebb need no more libraries.
+find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h REQUIRED)
 find_package(OneDNN REQUIRED)
 find_package(Pcre2 REQUIRED)
 find_package(Utf8proc REQUIRED)

@@ -51,6 +51,7 @@ FENCED = [
     ("liburing", r"liburing", r"/uring/", "a folder named uring/"),
     ("oneDNN", r"dnnl|oneapi/", r"^src/kernels/cpu/", "src/kernels/cpu/"),
     ("CLI11", r"CLI/", r"^src/cli/", "src/cli/"),
+    ("toml++", r"toml\+\+/", r"^src/cli/", "src/cli/"),
 ]
 
 STANDARD = re.compile(r"[a-z_0-9]+")  # <vector>, <atomic>: no dot, no slash

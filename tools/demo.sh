@@ -20,7 +20,7 @@ device() { sed -n "/\"device\": {/,/}/s/.*\"$2\": \([0-9]*\).*/\1/p" "$folder/$1
            awk '{printf "%.1f MiB", $1 / 1048576}'; }
 
 say "1. Without a limit everything stays on the device ($steps steps of preset:small on Ebb's own sources)."
-$ebb train "${run[@]}" --out "$folder/free" --summary "$folder/free.json" | grep -E '^step .*[05]/|^Plan|needed'
+$ebb train "${run[@]}" --out "$folder/free" --summary "$folder/free.json" | grep -E '^step .*[05]/|^What|^Where|^How'
 
 say "2. Within $limit, which is less than half of that, it cannot stay there:"
 echo "\$ ebb plan ... --device-memory $limit --states resident"
@@ -38,11 +38,11 @@ until grep -q "^step $((steps / 2))/" "$folder/first.log"; do
 done
 kill -INT $training
 wait $training || true
-grep -E '^Plan|needed|limit|^step .*[05]/|^Inter|^Saved' "$folder/first.log"
+grep -E '^What|^Where|^How|^step .*[05]/|^Inter|^Saved' "$folder/first.log"
 
 say "... and goes on where it was, here with every state in host memory, streamed through the device:"
-$ebb train "${run[@]}" --device-memory $limit --out "$folder/run" --resume --states stream --recompute block \
-  --summary "$folder/run.json" | grep -E '^Going|^Plan|^step .*[05]/|^Saved'
+$ebb train --resume "$folder/run" --states stream --recompute block \
+  --summary "$folder/run.json" | grep -E '^Going|^Where|^step .*[05]/|^Saved'
 
 say "4. What it cost, measured in these runs:"
 printf '  %-34s%16s%16s\n' "" "no limit" "$limit"

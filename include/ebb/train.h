@@ -25,6 +25,9 @@ struct SaveEvery {
   double count = 0;  // of steps or seconds
 };
 
+// The file of TrainOptions::settings in a run's folder. The command line's are TOML, a key a flag.
+inline constexpr const char* kSettingsName = "settings.toml";
+
 // What to train, with what, within what. Fields are named as the command line's flags.
 struct TrainOptions {
   std::string model;              // as Model::open takes it (ebb/model.h)
@@ -102,6 +105,8 @@ struct TrainOptions {
   double save_patience_seconds = 600;
   int keep = 2;  // checkpoints; 0: nothing is saved
   bool resume = false;
+  // Kept in the run's folder as kSettingsName, for whoever goes on with the run; empty: nothing is.
+  std::string settings;
   // Files that the caller writes: like out and trace no data where a folder of data holds them.
   std::vector<std::string> outputs;
   std::string trace;             // a file for when which task ran; empty: none
@@ -129,6 +134,8 @@ class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
   virtual void note(const std::string& text) = 0;  // a line for people
+  // What only some people want to know: the whole plan, where its speeds are from.
+  virtual void detail(const std::string& text) { note(text); }
   // The first step is next: from now on there is something to save.
   virtual void started() {}
   virtual void step(const StepReport& report) = 0;

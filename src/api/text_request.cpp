@@ -128,10 +128,10 @@ TextTokens text_tokens(const PromptLength& prompt, std::optional<std::int64_t> m
                                 room, prompt.tokens, whose, most)};
   }
   if (*max_tokens > room) {
-    throw ConfigError(
-        fmt::format("--max-tokens {}: the prompt has {} tokens and {} {} positions only; give at "
-                    "most {}",
-                    *max_tokens, prompt.tokens, whose, most, room));
+    return {.most = room,
+            .note = fmt::format("--max-tokens {} is cut to {}: the prompt has {} tokens and {} {} "
+                                "positions",
+                                *max_tokens, room, prompt.tokens, whose, most)};
   }
   return {.most = *max_tokens, .note = {}};
 }

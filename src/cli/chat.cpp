@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/config_file.h"
 #include "cli/conversation.h"
 #include "cli/input_lines.h"
 #include "cli/interrupts.h"
@@ -46,6 +47,7 @@ int run(const ChatRequest& request) {
                          .threads = o.threads,
                          .device_memory = o.device_memory,
                          .host_memory = o.host_memory,
+                         .placement = o.placement,
                          .reuse = PrefixReuse::all},
                         loading);
     Conversation conversation(generator, o, o.system, interrupts);
@@ -83,7 +85,12 @@ void add_chat(CLI::App& app, Action& action) {
                    "most")
       ->capture_default_str();
   add_sampling(*verb, request->options);
-  verb->callback([request, &action] { action = [request] { return run(*request); }; });
+  const ConfigFlag config(*verb);
+  verb->callback([request, config, &action] {
+    config.apply();
+    config.check_required();
+    action = [request] { return run(*request); };
+  });
 }
 
 }  // namespace ebb::cli

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/nearest.h"
 #include "cli/output.h"
 #include "ebb/error.h"
 
@@ -61,6 +62,9 @@ const std::vector<Setting>& settings() {
   return all;
 }
 
+// What ends a sentence where nothing was meant.
+std::string ended(const std::string& meant) { return meant.empty() ? "." : meant; }
+
 std::string names_of_settings() {
   std::string names;
   for (const Setting& setting : settings()) {
@@ -82,6 +86,8 @@ const std::vector<Conversation::Command>& Conversation::commands() {
   using Self = Conversation;
   static const std::vector<Command> all = {
       {"/help", "", "these lines", [](Self& self, auto&) { self.help(); }},
+      {"/history", "", "the messages so far, and which of them the model does not see any more",
+       [](Self& self, auto&) { self.history(); }},
       {"/reset", "", "forget all messages, but not the system's",
        [](Self& self, auto&) { self.reset(); }},
       {"/system", "TEXT", "instructions before the conversation; without a text: none",
@@ -130,10 +136,12 @@ bool Conversation::obey(std::string_view line) {
     command.run(*this, argument);
     return true;
   }
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.emplace_back(command.name);
   throw ConfigError(
-      fmt::format("{} is not a command; /help lists them, and a message that begins with a slash "
+      fmt::format("{} is not a command{} /help lists them, and a message that begins with a slash "
                   "is written with two",
-                  name));
+                  name, ended(did_you_mean(name, names))));
 }
 
 void Conversation::help() {
@@ -145,6 +153,15 @@ void Conversation::help() {
       "A line that ends with a backslash goes on with the next one. Ctrl-C stops an answer, Ctrl-D "
       "ends.\nNames that /set knows: " +
       names_of_settings());
+}
+
+void Conversation::history() {
+  if (!system_.empty()) tell("system: " + system_);
+  for (std::size_t i = 0; i < messages_.size(); ++i) {
+    tell(fmt::format("{}{}: {}", i < first_ ? "(not seen) " : "", messages_[i].role,
+                     messages_[i].content));
+  }
+  if (messages_.empty()) tell("There is no message");
 }
 
 void Conversation::reset() {
@@ -207,7 +224,10 @@ void Conversation::set(const std::string& words) {
     const auto found = std::find_if(settings().begin(), settings().end(),
                                     [&](const Setting& setting) { return setting.name == name; });
     if (found == settings().end()) {
-      throw ConfigError(fmt::format("/set {}: expected one of {}", name, names_of_settings()));
+      std::vector<std::string> names;
+      for (const Setting& setting : settings()) names.emplace_back(setting.name);
+      throw ConfigError(fmt::format("/set {}: no such setting{} They are {}", name,
+                                    ended(did_you_mean(name, names)), names_of_settings()));
     }
     found->set(changed, trimmed(std::string_view(words).substr(end)));
   }

@@ -28,6 +28,7 @@ class Conversation {
 
   bool obey(std::string_view line);
   void help();
+  void history();
   void reset();
   void set_system(const std::string& text);
   void save(const std::string& file);

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/config_file.h"
 #include "cli/output.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
@@ -154,7 +155,10 @@ void add_evaluate(CLI::App& app, Action& action) {
   verb->add_flag("!--no-verify", o.verify,
                  "Do not compare a checkpoint's files with its checksums before they are used")
       ->group("Run");
-  verb->callback([options, json, &action] {
+  const ConfigFlag config(*verb);
+  verb->callback([options, json, config, &action] {
+    config.apply();
+    config.check_required();
     action = [options, json] {
       EvaluateSummary summary;
       {
@@ -174,7 +178,10 @@ CLI::App* add_plan_evaluate(CLI::App& plan, Action& action) {
   // Taken so that an evaluate command can be planned by changing the verb alone.
   verb->add_option("--data", options->data, "Not needed for a plan")->group("");
   const std::shared_ptr<std::string> machine = add_machine(*verb);
-  verb->callback([options, machine, &action] {
+  const ConfigFlag config(*verb, "evaluate");
+  verb->callback([options, machine, config, &action] {
+    config.apply();
+    config.check_required();
     action = [options, machine] {
       print_out(explain_evaluation(*options, *machine));
       return 0;

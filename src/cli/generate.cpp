@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/config_file.h"
 #include "cli/generation_flags.h"
 #include "cli/interrupts.h"
 #include "cli/output.h"
@@ -133,7 +134,8 @@ void add_generate(CLI::App& app, Action& action) {
       verb->add_option("--prompt-file", request->prompt_file, "A file with it; -: standard input");
   CLI::Option* prompts = verb->add_option(
       "--prompts", request->prompts,
-      "A file of prompts, one a line or JSONL with \"prompt\" or \"messages\"; answers are JSONL");
+      "A file of prompts (-: standard input), one a line or JSONL with \"prompt\" or \"messages\"; "
+      "answers are JSONL");
   add_sequences(*verb, o);
   prompt->excludes(file)->excludes(prompts);
   file->excludes(prompts);
@@ -147,7 +149,18 @@ void add_generate(CLI::App& app, Action& action) {
   verb->add_option(
       "--trace", o.trace,
       "Write when the tasks of the last tokens ran, on which lane, for ui.perfetto.dev");
-  verb->callback([request, &action] { action = [request] { return run(*request); }; });
+  const ConfigFlag config(*verb);
+  verb->callback([request, config, prompt, file, prompts, &action] {
+    config.apply();
+    config.check_required();
+    // An empty text may be meant: a model begins one of its own then.
+    if (prompt->empty() && file->empty() && prompts->empty()) {
+      throw ConfigError(
+          "--prompt: there is nothing to continue; give --prompt TEXT, --prompt-file FILE (-: the "
+          "standard input) or --prompts FILE");
+    }
+    action = [request] { return run(*request); };
+  });
 }
 
 }  // namespace ebb::cli

@@ -2,8 +2,7 @@
 #include <cstdio>
 #include <exception>
 
-#include <fmt/format.h>
-
+#include "cli/misuse.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "cli/whole_numbers.h"
@@ -15,35 +14,6 @@ namespace {
 // Told apart by scripts: 2 for work that does not fit the limits, 1 for everything else.
 constexpr int kFailed = 1;
 constexpr int kDoesNotFit = 2;
-
-// "train, plan and probe"
-std::string names_of(const std::vector<const CLI::App*>& verbs) {
-  std::string names;
-  for (std::size_t i = 0; i < verbs.size(); ++i) {
-    const char* before = i == 0 ? "" : i + 1 == verbs.size() ? " and " : ", ";
-    names += before + verbs[i]->get_name();
-  }
-  return names;
-}
-
-// CLI11 takes a word that is no verb for a superfluous argument, and says only that: this says
-// which verbs there are, at the depth that was reached.
-std::string describe_misuse(const CLI::App* app, const CLI::Error& error) {
-  std::string text = error.what();
-  std::string path;
-  const CLI::App* at = app;
-  while (!at->get_subcommands().empty()) {
-    at = at->get_subcommands().front();
-    path += at->get_name() + " ";
-  }
-  const std::vector<const CLI::App*> verbs =
-      at->get_subcommands([](const CLI::App*) { return true; });
-  if (const auto words = app->remaining(true); !verbs.empty() && !words.empty()) {
-    text = fmt::format("'{}' is not a verb; the verbs {}are {}", words.front(),
-                       path.empty() ? "" : "of " + path, names_of(verbs));
-  }
-  return fmt::format("ebb: {}\nRun 'ebb {}--help' to see what there is.\n", text, path);
-}
 
 int run(int argc, char** argv) {
   CLI::App app{
@@ -78,7 +48,7 @@ int run(int argc, char** argv) {
   ebb::cli::add_bench(app, action);
   // Behind the last verb: it goes over all flags that there are.
   ebb::cli::check_whole_numbers(app);
-  app.failure_message(describe_misuse);
+  app.failure_message(ebb::cli::describe_misuse);
   try {
     // A ConfigError that a flag's value causes passes through CLI11 and this, to main().
     app.parse(argc, argv);

@@ -1,3 +1,4 @@
+#include "cli/config_file.h"
 #include "cli/generation_flags.h"
 #include "cli/output.h"
 #include "cli/train_flags.h"
@@ -32,7 +33,10 @@ CLI::App* add_plan_generate(CLI::App& plan, Action& action) {
   add_generation_placement(*verb, o);
   verb->add_option("--trace", o.trace, "Write the predicted lanes, for ui.perfetto.dev");
   const std::shared_ptr<std::string> machine = add_machine(*verb);
-  verb->callback([options, prompt_tokens, machine, &action] {
+  const ConfigFlag config(*verb, "generate");
+  verb->callback([options, prompt_tokens, machine, config, &action] {
+    config.apply();
+    config.check_required();
     action = [options, prompt_tokens, machine] {
       print_out(explain_generation(*options, *prompt_tokens, *machine));
       return 0;
@@ -48,19 +52,21 @@ void add_plan(CLI::App& app, Action& action) {
       "plan",
       "Show where every byte would go and what a step would cost, without training; "
       "'plan generate' does so for a prompt and a token, 'plan evaluate' for a batch to evaluate");
-  const std::shared_ptr<TrainOptions> options = add_train_flags(*verb);
+  auto options = std::make_shared<TrainOptions>();
+  add_train_flags(*verb, *options);
   // Taken so that a train command can be planned by changing the verb alone.
   verb->add_option("--data", options->data, "Not needed for a plan")->group("");
   verb->add_option("--out", options->out, "Not needed for a plan")->group("");
   const std::shared_ptr<std::string> machine = add_machine(*verb);
   const CLI::App* generate = add_plan_generate(*verb, action);
   const CLI::App* evaluate = add_plan_evaluate(*verb, action);
-  // The flag belongs to the verb and not to 'plan generate', which has its own: so the callback,
-  // and not CLI11, requires it.
-  CLI::Option* model = verb->get_option("--model")->required(false);
-  verb->callback([options, machine, generate, evaluate, model, &action] {
+  // --model belongs to the verb and not to 'plan generate', which has its own: so the callback, and
+  // not CLI11, requires it.
+  const ConfigFlag config(*verb, "train");
+  verb->callback([options, machine, generate, evaluate, config, &action] {
     if (generate->parsed() || evaluate->parsed()) return;
-    if (model->empty()) throw CLI::RequiredError(model->get_name());
+    config.apply();
+    config.check_required();
     action = [options, machine] {
       print_out(explain_plan(*options, *machine));
       return 0;

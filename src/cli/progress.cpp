@@ -11,7 +11,7 @@
 
 namespace ebb::cli {
 
-Progress::Progress() : terminal_(::isatty(STDOUT_FILENO) != 0) {}
+Progress::Progress(Detail detail) : detail_(detail), terminal_(::isatty(STDOUT_FILENO) != 0) {}
 
 Progress::~Progress() {
   try {
@@ -30,7 +30,7 @@ bool Progress::stop_requested() {
 }
 
 void Progress::print(const std::string& text) {
-  if (broken_) return;
+  if (broken_ || detail_ == Detail::nothing) return;
   // Stays where print_out() throws.
   broken_ = true;
   print_out(text);
@@ -40,6 +40,10 @@ void Progress::print(const std::string& text) {
 void Progress::note(const std::string& text) {
   const bool line = std::exchange(line_shown_, false);
   print(fmt::format("{}{}\n", line ? "\r\033[K" : "", text));
+}
+
+void Progress::detail(const std::string& text) {
+  if (detail_ == Detail::everything) note(text);
 }
 
 // The line has no end on a terminal: the next one, a note or the destructor finishes it.

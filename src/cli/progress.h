@@ -11,11 +11,15 @@ namespace ebb::cli {
 // Used on the thread that trains, and by it alone.
 class Progress final : public TrainObserver {
  public:
-  Progress();
+  // How much is said: nothing but what the errors say; what a person would miss; all of it.
+  enum class Detail { nothing, usual, everything };
+
+  explicit Progress(Detail detail);
   ~Progress() override;
 
   // A line that stays: it takes the place of the step's, which comes again with the next step.
   void note(const std::string& text) override;
+  void detail(const std::string& text) override;
   void step(const StepReport& report) override;
   // From now on an interrupt is a request to save, not the end.
   void started() override;
@@ -26,6 +30,7 @@ class Progress final : public TrainObserver {
   // ending, and has things to save.
   void print(const std::string& text);
 
+  Detail detail_;
   bool terminal_;            // stdout is one
   bool line_shown_ = false;  // without its end: the next text writes over it
   bool broken_ = false;      // the output failed

@@ -30,7 +30,7 @@ void add_sampling(CLI::App& verb, SamplingOptions& o) {
       ->group(group);
   add_seed(verb, o.seed, "Equal seeds give equal texts")->group(group);
   verb.add_option("--max-tokens", o.max_tokens,
-                  "Most tokens to generate; where not given 200, or what fits");
+                  "Most tokens to generate, cut to what fits; where not given 200");
   verb.add_option("--stop", o.stop,
                   "End the text before this one, which is not shown; may be given several times")
       ->allow_extra_args(false);

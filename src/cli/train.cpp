@@ -8,10 +8,13 @@
 
 #include <fmt/format.h>
 
+#include "cli/config_file.h"
 #include "cli/interrupts.h"
+#include "cli/kept_settings.h"
 #include "cli/progress.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 #include "ebb/error.h"
 
 namespace ebb::cli {
@@ -118,39 +121,112 @@ void add_saving(CLI::App& verb, TrainOptions& o) {
       ->group("Run");
 }
 
+// --resume alone, and --resume RUN. `run` stays empty where --out says which.
+void add_resume(CLI::App& verb, TrainOptions& o, std::string& run) {
+  verb.add_option_function<std::string>(
+          "--resume",
+          [&](const std::string& folder) {
+            o.resume = true;
+            run = folder;
+          },
+          "Go on from the last checkpoint in --out, to the bit, wherever things are placed now. "
+          "With a run's folder no other flag is needed: its settings are those it was started "
+          "with, and what the command line says wins")
+      ->expected(0, 1)
+      ->type_name("[RUN]")
+      ->group("Run");
+}
+
+// What is not in the folder must be on the command line, as for a run of the C++ API.
+void take_kept_settings(const ConfigFlag& config, const CLI::Option& out, const std::string& run,
+                        TrainOptions& o) {
+  namespace fs = std::filesystem;
+  const std::string flag = "--resume " + run;
+  std::error_code error;
+  if (!fs::is_directory(run, error)) {
+    throw ConfigError(
+        fmt::format("{}: there is no such folder; give the one that --out named", flag));
+  }
+  if (!out.empty() && !fs::equivalent(o.out, run, error)) {
+    throw ConfigError(
+        fmt::format("{}: --out {} names another folder; leave --out out", flag, o.out));
+  }
+  o.out = run;
+  const std::string file = (fs::path(run) / kSettingsName).string();
+  if (fs::exists(file, error)) {
+    config.apply(file, "--resume " + file);
+  } else if (!config.has_required()) {
+    throw ConfigError(fmt::format(
+        "{}: the folder has no {}, which runs of the command line keep; give the run's folder (not "
+        "that of a checkpoint), or the run's flags again with --resume",
+        flag, kSettingsName));
+  }
+}
+
+struct TrainRequest {
+  TrainOptions options;
+  std::string resume;  // the folder of --resume, if it names one
+  std::string summary;
+  bool quiet = false;
+  bool verbose = false;
+};
+
+int run(TrainRequest& request) {
+  TrainOptions& options = request.options;
+  // Before the model is read, which may take minutes: Ctrl-C is answered then, too.
+  catch_interrupts();
+  SummaryFile file(request.summary);
+  Progress progress(request.quiet     ? Progress::Detail::nothing
+                    : request.verbose ? Progress::Detail::everything
+                                      : Progress::Detail::usual);
+  options.summarize = !request.summary.empty();
+  // A summary in a folder of data is not read as data.
+  if (options.summarize) options.outputs.push_back(request.summary);
+  const TrainSummary result = train(options, progress);
+  file.write(result.json);
+  return result.stopped ? kInterrupted : 0;
+}
+
 }  // namespace
 
 void add_train(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("train", "Train a model under memory limits");
-  const std::shared_ptr<TrainOptions> options = add_train_flags(*verb);
-  auto summary = std::make_shared<std::string>();
-  verb->add_option("--data", options->data, "Text, JSONL and token files, or folders of them")
+  auto request = std::make_shared<TrainRequest>();
+  TrainOptions& o = request->options;
+  add_train_flags(*verb, o);
+  verb->add_option("--data", o.data, "Text, JSONL and token files, or folders of them")
+      ->type_name(kPathType)
       ->required();
-  verb->add_option("--out", options->out, "Folder for checkpoints and the log; new or empty")
-      ->required();
-  add_saving(*verb, *options);
-  verb->add_flag(
-          "--resume", options->resume,
-          "Go on from the last checkpoint in --out, to the bit, wherever things are placed now")
-      ->group("Run");
-  verb->add_flag("!--no-verify", options->verify,
+  CLI::Option* out =
+      verb->add_option("--out", o.out, "Folder for checkpoints and the log; new or empty")
+          ->type_name(kPathType)
+          ->required();
+  add_saving(*verb, o);
+  add_resume(*verb, o, request->resume);
+  verb->add_flag("!--no-verify", o.verify,
                  "Do not compare the files of a --model that is a checkpoint with its checksums")
       ->group("Run");
-  verb->add_option("--summary", *summary, "Write what was measured to this JSON file")
+  verb->add_option("--summary", request->summary, "Write what was measured to this JSON file")
+      ->type_name(kFileType)
       ->group("Run");
-  verb->callback([options, summary, &action] {
-    action = [options, summary] {
-      // Before the model is read, which may take minutes: Ctrl-C is answered then, too.
-      catch_interrupts();
-      SummaryFile file(*summary);
-      Progress progress;
-      options->summarize = !summary->empty();
-      // A summary in a folder of data is not read as data.
-      if (options->summarize) options->outputs.push_back(*summary);
-      const TrainSummary result = train(*options, progress);
-      file.write(result.json);
-      return result.stopped ? kInterrupted : 0;
-    };
+  CLI::Option* quiet =
+      verb->add_flag("--quiet", request->quiet, "Print nothing but errors; the log has the steps");
+  quiet->group("Run");
+  verb->add_flag("--verbose", request->verbose,
+                 "Print the whole plan, where its speeds are from, and what starting took")
+      ->excludes(quiet)
+      ->group("Run");
+  const ConfigFlag config(*verb);
+  verb->callback([request, config, verb, out, &action] {
+    config.apply();
+    if (request->resume.empty()) {
+      config.check_required();
+    } else {
+      take_kept_settings(config, *out, request->resume, request->options);
+    }
+    request->options.settings = settings_text(
+        *verb, {"out", "resume", "config", "accept-changed-data", "quiet", "verbose"});
+    action = [request] { return run(*request); };
   });
 }
 

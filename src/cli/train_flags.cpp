@@ -1,9 +1,22 @@
 #include "cli/train_flags.h"
 
+#include <fmt/format.h>
+
 #include "cli/words.h"
+#include "ebb/error.h"
 #include "ebb/units.h"
 
 namespace ebb::cli {
+namespace {
+
+// A second word is a unit, or the value of the same flag given once more.
+void refuse_repetition(const std::string& flag, const std::vector<std::string>& words) {
+  if (words.size() < 2 || words[1].empty() || !(words[1][0] >= '0' && words[1][0] <= '9')) return;
+  throw ConfigError(
+      fmt::format("{} is given 2 times ({}, {}); give it once", flag, words[0], words[1]));
+}
+
+}  // namespace
 
 CLI::Option* add_bytes(CLI::App& verb, const std::string& flag, std::optional<Bytes>& value,
                        const std::string& help) {
@@ -12,6 +25,7 @@ CLI::Option* add_bytes(CLI::App& verb, const std::string& flag, std::optional<By
       .add_option_function<std::vector<std::string>>(
           flag,
           [&value, flag](const std::vector<std::string>& words) {
+            refuse_repetition(flag, words);
             std::string text;
             for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
             value = parse_bytes(text, flag);
@@ -72,7 +86,8 @@ void add_data(CLI::App& verb, TrainOptions& o) {
     return verb.add_option(name, value, help)->group("Data");
   };
   flag("--tokenizer", o.tokenizer,
-       "A folder with tokenizer.json, or bytes; the model's own if not given");
+       "A folder with tokenizer.json, or bytes; the model's own if not given")
+      ->type_name(kPathType);
   add_word(
       verb, "--packing", o.packing,
       "stream: tokens run on over the borders of rows; fit: as many whole examples as fit into a "
@@ -89,7 +104,7 @@ void add_data(CLI::App& verb, TrainOptions& o) {
                 "With --resume: go on though the data is not what the checkpoint was trained on, "
                 "at the same item number; the run remembers that it was changed")
       ->group("Data");
-  flag("--eval-data", o.eval_data, "Files or folders to validate on");
+  flag("--eval-data", o.eval_data, "Files or folders to validate on")->type_name(kPathType);
   flag("--eval-share", o.eval_share,
        "Share of --data to validate on, such as 0.01: never trained on, whatever the seed");
   flag("--eval-batches", o.eval_batches, "Most batches to validate on each time")
@@ -160,9 +175,9 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
            "live in host memory, or on a disk, and ride through the device), host (the CPU updates "
            "them), auto")
       ->group(group);
-  verb.add_option("--offload-fraction", o.offload_fraction,
-                  "Share of the parameters whose state leaves the device")
-      ->group(group);
+  CLI::Option* fraction = verb.add_option("--offload-fraction", o.offload_fraction,
+                                          "Share of the parameters whose state leaves the device");
+  fraction->group(group);
   verb.add_option("--host-fraction", o.host_fraction,
                   "Share of the parameters, part of those, that the CPU updates")
       ->group(group);
@@ -170,6 +185,7 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
   verb.add_flag_callback(
           "--use-cpu-offloading", [&o] { o.offload_fraction = 1.0; },
           "No state stays on the device (the same as --offload-fraction 1)")
+      ->excludes(fraction)
       ->group(group);
   add_blocks(
       verb, "--weights", o.weights, kWeightWords,
@@ -229,11 +245,10 @@ void add_placement(CLI::App& verb, TrainOptions& o) {
 
 }  // namespace
 
-std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb) {
-  auto options = std::make_shared<TrainOptions>();
-  TrainOptions& o = *options;
+void add_train_flags(CLI::App& verb, TrainOptions& o) {
   verb.add_option("--model", o.model,
                   "A model's folder or GGUF file, a run's folder, or a preset such as preset:small")
+      ->type_name(kPathType)
       ->required();
   add_data(verb, o);
   add_limits(verb, o);
@@ -250,11 +265,13 @@ std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb) {
       ->group("Run");
   verb.add_option("--profile", o.profile,
                   "Speeds to plan with, from ebb probe --out FILE; those it kept if not given")
+      ->type_name(kPathType)
       ->group("Run");
   verb.add_option("--trace", o.trace,
                   "Write when every task of a step runs, and on which lane, to this file: open it "
                   "at ui.perfetto.dev (docs/trace.md). train writes what it measured, plan what it "
                   "predicts")
+      ->type_name(kFileType)
       ->group("Run");
   verb.add_option("--trace-steps", o.trace_steps, "Steps of the run that --trace shows: the last")
       ->capture_default_str()
@@ -262,7 +279,6 @@ std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb) {
   verb.add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str()
       ->group("Run");
-  return options;
 }
 
 }  // namespace ebb::cli

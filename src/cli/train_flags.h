@@ -9,9 +9,9 @@
 
 namespace ebb::cli {
 
-// The options that the flags fill; read them after parsing. CLI11 keeps references into them, so
-// whatever keeps `verb` must keep them: a verb's action does.
-std::shared_ptr<TrainOptions> add_train_flags(CLI::App& verb);
+// The flags fill `options`; read them after parsing. CLI11 keeps references into them, so whatever
+// keeps `verb` must keep them: a verb's action does.
+void add_train_flags(CLI::App& verb, TrainOptions& options);
 
 // A flag whose value is a number of bytes, such as 10GiB. `value` must outlive the parsing and
 // stays empty where the flag is not given. What is no number of bytes throws ConfigError.

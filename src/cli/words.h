@@ -13,6 +13,12 @@
 
 namespace ebb::cli {
 
+// The names of what a flag takes, where that is a path: of something that is there, and of a file
+// that is written. Settings that are kept have such paths from the root on.
+inline constexpr const char* kPathType = "PATH";
+inline constexpr const char* kFileType = "FILE";
+inline constexpr const char* kDiskType = "PATH[:BYTES]";
+
 // Help shows the word of what `value` holds now. `value` must outlive the parsing, here and below.
 template <class Enum>
 CLI::Option* add_word(CLI::App& verb, const std::string& flag, Enum& value,
@@ -70,7 +76,7 @@ inline CLI::Option* add_disks(CLI::App& verb, std::vector<DiskFolder>& folders,
             for (const std::string& word : words) folders.push_back(parse_disk_folder(word));
           },
           help)
-      ->type_name("PATH[:BYTES]");
+      ->type_name(kDiskType);
 }
 
 }  // namespace ebb::cli

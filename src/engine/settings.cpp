@@ -165,6 +165,12 @@ DType dtype_of(FloatType type, DType otherwise) {
 TrainingSettings training_settings(const TrainOptions& o, const model::Config& config,
                                    const MachineMemory& machine) {
   require_positive(o.sequence, "--sequence", kMostTokens);
+  // Of the two the one to change is the one that is out of the ordinary.
+  require(o.sequence <= config.max_positions || o.micro_batch <= kMostTokens / o.sequence,
+          "--sequence", std::to_string(o.sequence),
+          fmt::format("at most {} tokens in the {} sequences of --micro-batch; the model knows {} "
+                      "positions",
+                      kMostTokens, o.micro_batch, config.max_positions));
   require_positive(o.micro_batch, "--micro-batch", kMostTokens / o.sequence);
   require_positive(o.accumulate, "--accumulate", kMostMicroBatches);
   require_positive(o.steps, "--steps");
@@ -205,8 +211,9 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   s.trace_steps = o.trace.empty() ? 0 : o.trace_steps;
   check_plan_size(o, config);
   const Bytes batch = 2 * 4 * o.sequence * o.micro_batch;
-  s.extras = {{plan::Tier::host, "staging", kStagingBytes},
-              {plan::Tier::host, "batches", (kBatchesAhead + 1) * o.accumulate * batch}};
+  s.extras = {
+      {plan::Tier::host, "staging", kStagingBytes},
+      {plan::Tier::host, std::string(kBatchesExtra), (kBatchesAhead + 1) * o.accumulate * batch}};
   return s;
 }
 

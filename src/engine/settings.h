@@ -1,6 +1,8 @@
 // Turns what the user wrote into what a run is made of.
 #pragma once
 
+#include <string_view>
+
 #include "ebb/train.h"
 #include "engine/training_run.h"
 
@@ -9,6 +11,8 @@ namespace ebb::engine {
 // Host memory for pieces of tensors on their way from and to files. Converting states takes most:
 // those of a piece in two formats, at 10 and 6 bytes a parameter, and two moments as fp32.
 inline constexpr Bytes kStagingBytes = 24 * ParameterStore::kPiece;
+// The extra of batches that wait to be trained on, which grows with a step's tokens.
+inline constexpr std::string_view kBatchesExtra = "batches";
 // Batches that wait ready for each micro-batch of a step.
 inline constexpr int kBatchesAhead = 2;
 

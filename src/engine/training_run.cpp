@@ -9,7 +9,10 @@
 #include "base/to_size.h"
 #include "ebb/error.h"
 #include "engine/rotary_table.h"
+#include "engine/settings.h"
 #include "engine/workload.h"
+#include "plan/refusal.h"
+#include "plan/search.h"
 
 namespace ebb::engine {
 namespace {
@@ -92,9 +95,52 @@ plan::Plan plan_training(Runtime& runtime, const TrainingSettings& s) {
   return plan_training(ops, runtime.profile(), s);
 }
 
+namespace {
+
+// The same run with a step of another shape. Batches that wait are counted with the rest.
+TrainingSettings with_batch(TrainingSettings s, model::Shape shape, std::int64_t accumulate) {
+  for (plan::Extra& extra : s.extras) {
+    if (extra.name != kBatchesExtra) continue;
+    extra.bytes = extra.bytes / (s.shape.tokens() * s.accumulate) * (shape.tokens() * accumulate);
+  }
+  s.shape = shape;
+  s.accumulate = accumulate;
+  return s;
+}
+
+// What a smaller batch would do, where one fits: fewer sequences at once, else shorter ones.
+List<std::string> batch_remedies(kernels::CountingOps& ops, const plan::Profile& profile,
+                                 const TrainingSettings& s) {
+  const auto fits_with = [&](model::Shape shape, std::int64_t accumulate) {
+    const TrainingSettings other = with_batch(s, shape, accumulate);
+    const plan::Workload work = workload_of(ops, other);
+    const plan::Profile speeds = speeds_for(profile, other);
+    const plan::SearchResult found = plan::search(work, s.fixed, s.limits, speeds);
+    return found.fits && fits(plan::plan_with(work, found.choices, s.limits, speeds));
+  };
+  const std::int64_t sequence = s.shape.sequence;
+  for (std::int64_t rows = s.shape.rows / 2; rows >= 1; rows /= 2) {
+    const std::int64_t accumulate = (s.shape.rows * s.accumulate + rows - 1) / rows;
+    if (!fits_with({.rows = rows, .sequence = sequence}, accumulate)) continue;
+    return {fmt::format("--micro-batch {} --accumulate {}: as many sequences in a step", rows,
+                        accumulate)};
+  }
+  constexpr std::int64_t shortest = 64;
+  for (std::int64_t length = std::min(sequence / 2, s.config.max_positions); length >= shortest;
+       length /= 2) {
+    if (!fits_with({.rows = 1, .sequence = length}, s.accumulate)) continue;
+    return {fmt::format("--sequence {} --micro-batch 1", length)};
+  }
+  return {};
+}
+
+}  // namespace
+
 plan::Plan plan_training(kernels::CountingOps& ops, const plan::Profile& profile,
                          const TrainingSettings& s) {
-  return plan::make_plan(workload_of(ops, s), s.fixed, s.limits, speeds_for(profile, s));
+  plan::Plan plan = plan::find_plan(workload_of(ops, s), s.fixed, s.limits, speeds_for(profile, s));
+  if (fits(plan)) return plan;
+  throw plan::refusal(plan, s.fixed, batch_remedies(ops, profile, s));
 }
 
 std::vector<plan::Alternative> alternatives_to(const plan::Plan& plan, kernels::CountingOps& ops,

@@ -164,7 +164,7 @@ TrainSummary TrainingSession::conclude() {
   if (saving_->wanted()) remember_data();
   saving_->save_finally(state_);
   if (!stopped_) run_validation();
-  observer_.note(explain(report_process(*run_, runtime_)));
+  observer_.detail(explain(report_process(*run_, runtime_)));
   return {.steps = state_.step,
           .stopped = stopped_,
           .checkpoint = saving_->last(),

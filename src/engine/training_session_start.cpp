@@ -11,8 +11,10 @@
 #include "engine/gemm_cache.h"
 #include "engine/machine_profile.h"
 #include "engine/numerics_key.h"
+#include "engine/opening_lines.h"
 #include "engine/resuming.h"
 #include "engine/settings.h"
+#include "io/text_file.h"
 #include "plan/explain.h"
 
 namespace ebb::engine {
@@ -62,7 +64,7 @@ const plan::Plan& TrainingSession::plan() {
        {model_->source.head_note, model_->source.dropout_note, note_on_positions(settings_)}) {
     if (!note.empty()) observer_.note(note);
   }
-  observer_.note(load_profile(files_, runtime_, options_.profile));
+  observer_.detail(load_profile(files_, runtime_, options_.profile));
   figures_.start = {};
   const auto& start = folder_.start();
   if (start) {
@@ -77,8 +79,9 @@ const plan::Plan& TrainingSession::plan() {
   io::check_stop(stop_);
   plan_ = plan_training(runtime_, settings_);
   figures_.start.lap("plan");
-  observer_.note(plan::explain(*plan_) +
-                 explain_disk(*plan_, options_.steps, options_.disk_endurance));
+  observer_.detail(plan::explain(*plan_) +
+                   explain_disk(*plan_, options_.steps, options_.disk_endurance));
+  observer_.note(opening_lines(*plan_, settings_, options_, state_.step));
   return *plan_;
 }
 
@@ -88,7 +91,7 @@ void TrainingSession::restore_state(const std::filesystem::path& folder) {
   // The algorithms that the run began with: others would round otherwise.
   use_stored_gemms(runtime_, settings_, state_.numerics_key.value("machine", Json()));
   key_ = numerics_key(runtime_, settings_, options_.seed, data_.key());
-  compare_settings(state_, key_, note());
+  compare_settings(state_, key_, settings_.schedule, note());
   compare_known_data(state_, data_, options_.accept_changed_data);
   stored_format_ = stored_format(state_);
   observer_.note(fmt::format("Going on from step {} in {}", state_.step, folder.string()));
@@ -110,8 +113,11 @@ void TrainingSession::start() {
   }
   figures_.start.lap("initialize");
   io::check_stop(stop_);
-  observer_.note("Started: " + figures_.start.text());
+  observer_.detail("Started: " + figures_.start.text());
   make_saving();
+  if (!options_.settings.empty()) {
+    io::write_text_atomically(files_, folder_.path() / kSettingsName, options_.settings);
+  }
   log_ = std::make_unique<StepLog>(files_, folder_.path() / "log.jsonl", state_.step, note());
   validation_ = data_.validation();
   failed_ = false;

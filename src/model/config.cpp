@@ -36,7 +36,14 @@ Activation read_activation(const Fields& fields, const char* key, Activation oth
   for (const ActivationName& known : kActivations) {
     if (known.name == name) return known.activation;
   }
-  fields.refuse(fmt::format("{} {} is not supported", key, in_quotes(name)));
+  std::string names;
+  for (const ActivationName& known : kActivations) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
+  }
+  throw ConfigError(fmt::format(
+      "{}: {} {} is not an activation function that Ebb computes; it computes {}. Another one in "
+      "its place would make another model of these weights",
+      fields.where(), key, in_quotes(name), names));
 }
 
 std::string_view name_of(Activation activation) {

@@ -18,7 +18,7 @@ bool is_possible(const Plan& plan) {
 
 }  // namespace
 
-Plan make_plan(const Workload& workload, const FixedChoices& fixed, const Limits& limits,
+Plan find_plan(const Workload& workload, const FixedChoices& fixed, const Limits& limits,
                const Profile& profile) {
   const auto find = [&](const FixedChoices& asked, const SearchBudget& budget) {
     const Choices choices = search(workload, asked, limits, profile, budget).choices;
@@ -47,7 +47,14 @@ Plan make_plan(const Workload& workload, const FixedChoices& fixed, const Limits
     other_size.chunk_parameters = std::max(workload.norm_block, size);
     if (Plan other = find(other_size, {}); fits(other)) return other;
   }
-  throw refusal(plan, fixed);
+  return plan;
+}
+
+Plan make_plan(const Workload& workload, const FixedChoices& fixed, const Limits& limits,
+               const Profile& profile) {
+  Plan plan = find_plan(workload, fixed, limits, profile);
+  if (!fits(plan)) throw refusal(plan, fixed, {});
+  return plan;
 }
 
 }  // namespace ebb::plan

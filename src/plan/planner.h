@@ -7,6 +7,9 @@
 
 namespace ebb::plan {
 
+// The fastest plan that fits, or the one that comes closest.
+Plan find_plan(const Workload&, const FixedChoices&, const Limits&, const Profile&);
+
 // The fastest plan that fits. Throws OutOfBudget, whose text is the table of bytes by purpose, what
 // is missing and what would help.
 Plan make_plan(const Workload&, const FixedChoices&, const Limits&, const Profile&);

@@ -1,5 +1,8 @@
 #include "plan/refusal.h"
 
+#include <map>
+#include <utility>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -50,6 +53,53 @@ std::string explain_missing(const Plan& closest) {
   return text;
 }
 
+// "the weights", 16 GB: what takes most of a tier at its peak.
+std::pair<std::string, Bytes> largest_part(const Plan& plan, Tier tier) {
+  std::pair<std::string, Bytes> largest;
+  for (const auto& [purpose, bytes] : bytes_at_peak(plan, tier)) {
+    if (bytes > largest.second) largest = {std::string(name_of(purpose)), bytes};
+  }
+  std::map<std::string, Bytes> extras;
+  for (const Extra& extra : plan.workload.extras) {
+    if (extra.tier == tier) extras[extra.name] += extra.bytes;
+  }
+  for (const auto& [name, bytes] : extras) {
+    if (bytes > largest.second) largest = {name, bytes};
+  }
+  return largest;
+}
+
+// What is too large by itself: whoever reads it need not look for another placement, or should
+// look at that part alone.
+std::string explain_obstacle(const Plan& closest) {
+  const Workload& work = closest.workload;
+  Bytes weights = 0, states = 0, all_limits = 0;
+  for (const Block& block : work.blocks) {
+    weights += block.weights.bytes(block.parameters);
+    states += block.states.bytes(block.parameters);
+  }
+  for (const Tier tier : work.topology->all_tiers()) all_limits += closest.limits[tier];
+  if (weights > all_limits) {
+    return fmt::format("The weights alone take {}, more than all limits together ({}).\n",
+                       format_bytes(weights), format_bytes(all_limits));
+  }
+  if (weights + states > all_limits) {
+    return fmt::format(
+        "The weights ({}) and the optimizer's states ({}) alone take more than all limits together "
+        "({}).\n",
+        format_bytes(weights), format_bytes(states), format_bytes(all_limits));
+  }
+  std::string text;
+  for (const Tier tier : work.topology->all_tiers()) {
+    const auto [name, bytes] = largest_part(closest, tier);
+    if (bytes <= closest.limits[tier]) continue;
+    text += fmt::format("On the {} '{}' alone takes {}, more than its limit ({}).\n",
+                        (*work.topology)[tier].name, name, format_bytes(bytes),
+                        format_bytes(closest.limits[tier]));
+  }
+  return text;
+}
+
 }  // namespace
 
 OutOfBudget refuse(const Plan& closest, const std::string& flags, List<std::string> remedies,
@@ -59,12 +109,13 @@ OutOfBudget refuse(const Plan& closest, const std::string& flags, List<std::stri
     remedies.emplace_back("a disk for what host memory cannot hold (--disk PATH[:BYTES])");
   }
   remedies.emplace_back("a higher limit, or a smaller model");
-  return {fmt::format("{}{}Closest plan: {}\nWhat would help:\n  - {}", explain_missing(closest),
-                      note, flags, fmt::join(remedies, "\n  - ")),
+  return {fmt::format("{}{}{}Closest plan: {}\nWhat would help:\n  - {}", explain_missing(closest),
+                      explain_obstacle(closest), note, flags, fmt::join(remedies, "\n  - ")),
           shortfalls_of(closest), std::move(remedies)};
 }
 
-OutOfBudget refusal(const Plan& closest, const FixedChoices& fixed) {
+OutOfBudget refusal(const Plan& closest, const FixedChoices& fixed,
+                    List<std::string> batch_remedies) {
   std::string note;
   if (const std::int64_t tasks = tasks_of_step(closest.program, closest.workload);
       tasks > kMostTasks) {
@@ -74,8 +125,7 @@ OutOfBudget refusal(const Plan& closest, const FixedChoices& fixed) {
         tasks, kMostTasks);
   }
   List<std::string> remedies = tried_remedies(closest, fixed);
-  remedies.emplace_back(
-      "a smaller --micro-batch (with a larger --accumulate) or a shorter --sequence");
+  for (std::string& remedy : batch_remedies) remedies.push_back(std::move(remedy));
   return refuse(closest, flags_of(closest.choices), std::move(remedies), note);
 }
 

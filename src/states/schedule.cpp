@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <string>
 
@@ -18,8 +19,11 @@ using Shape = Schedule::Shape;
 
 constexpr std::array kShapes = {Shape::constant, Shape::linear, Shape::cosine, Shape::wsd};
 
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
 // The last step at the full peak.
 std::int64_t decay_start(const Schedule& schedule) {
+  if (schedule.shape == Shape::constant) return kNever;
   if (schedule.shape != Shape::wsd) return schedule.warmup;
   const auto decaying = std::llround(schedule.decay_share * static_cast<double>(schedule.steps));
   return std::max<std::int64_t>(schedule.warmup, schedule.steps - decaying);
@@ -32,7 +36,7 @@ double learning_rate(const Schedule& schedule, std::int64_t step) {
     return schedule.peak * static_cast<double>(step) / static_cast<double>(schedule.warmup);
   }
   const std::int64_t start = decay_start(schedule);
-  if (schedule.shape == Shape::constant || step <= start) return schedule.peak;
+  if (step <= start) return schedule.peak;
   const std::int64_t span = schedule.steps - start;
   const double progress =
       span <= 0 ? 1.0
@@ -41,6 +45,12 @@ double learning_rate(const Schedule& schedule, std::int64_t step) {
                           ? 0.5 * (1.0 + std::cos(std::numbers::pi * progress))
                           : 1.0 - progress;
   return schedule.peak * (schedule.final_share + (1.0 - schedule.final_share) * left);
+}
+
+std::int64_t steps_in_common(const Schedule& a, const Schedule& b) {
+  if (a == b) return kNever;
+  if (a.peak != b.peak || a.warmup != b.warmup) return 0;
+  return std::min(decay_start(a), decay_start(b));
 }
 
 void validate(const Schedule& schedule) {

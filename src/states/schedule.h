@@ -28,11 +28,17 @@ struct Schedule {
   // it.
   double final_share = default_final_share(shape);
   double decay_share = 0.2;  // wsd: share of `steps` that decay
+
+  friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
 // `step` counts from 1; behind the last step the rate stays at the final share. A warm-up as long
 // as the run or longer is cut off by the run's end and never decays.
 double learning_rate(const Schedule& schedule, std::int64_t step);
+
+// The last step up to which a run has the same learning rates with either, wherever it was to end:
+// up to there one of them may become the other. The largest number there is where they never part.
+std::int64_t steps_in_common(const Schedule& a, const Schedule& b);
 
 // Throws ConfigError that names the flag, the value and the range.
 void validate(const Schedule& schedule);

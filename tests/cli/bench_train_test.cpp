@@ -139,7 +139,7 @@ TEST_F(BenchTrain, BadFlags) {
 TEST_F(BenchTrain, SpeedsOfAnotherMachineAreNoLight) {
   const std::string file = at("other.json");
   run_ebb({"probe", "--device", "cpu", "--seconds", "0", "--threads", "1", "--out", file});
-  const Arguments with = {"--device", "cpu", "--profile", file, "--threads"};
+  const Arguments with = {"--verbose", "--device", "cpu", "--profile", file, "--threads"};
   const auto out = [&](const std::string& threads) {
     return run_ebb(train(at("of " + threads), 1) + with + Arguments{threads}).out;
   };
@@ -152,7 +152,8 @@ TEST_F(BenchTrain, StepsAndPlansSayTheirShareOfLight) {
   const Arguments plan = Arguments{"plan", "--model", "preset:tiny", "--device", "cpu"} + batch(1);
   EXPECT_THAT(run_ebb(plan).out,
               AllOf(HasSubstr("Utilization "), HasSubstr("(matrix products, rule of thumb)")));
-  const Finished before = run_ebb(train(at("before"), 1) + Arguments{"--device", "cpu"});
+  const Finished before =
+      run_ebb(train(at("before"), 1) + Arguments{"--verbose", "--device", "cpu"});
   EXPECT_THAT(before.out, AllOf(HasSubstr("tokens/s"), HasSubstr("`ebb probe` measures"),
                                 Not(HasSubstr("% utilization")), HasSubstr("Started: ")));
   EXPECT_FALSE(Json::parse(read_file(at("before/log.jsonl"))).contains("utilization"));

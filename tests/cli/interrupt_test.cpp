@@ -20,7 +20,8 @@ TEST_F(InterruptTest, BeforeTheFirstStepItEndsAtOnceAndLeavesNothing) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const std::string out = at(fmt::format("run{}", signal));
     Process process(Arguments{"train", "--model", "preset:small", "--data", data, "--out", out,
-                              "--sequence", "128", "--micro-batch", "64", "--steps", "2"});
+                              "--sequence", "128", "--micro-batch", "64", "--steps", "2",
+                              "--verbose"});
     ASSERT_TRUE(process.run_until([&] { return !process.out().empty(); }));
     process.send(signal);
     const Finished run = process.wait();

@@ -44,7 +44,7 @@ TEST_F(VerbsTest, HelpNamesEveryFlag) {
                             "--epsilon",    "--vocabulary"};
   const std::vector<std::pair<std::string, Arguments>> verbs = {
       {"train", shared + Arguments{"--data", "--out", "--save-every", "--keep", "--resume",
-                                   "--summary", "--no-verify"}},
+                                   "--summary", "--no-verify", "--config", "--quiet", "--verbose"}},
       {"plan", shared},
       {"generate",
        {"--model", "--prompt", "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed",
@@ -84,6 +84,29 @@ TEST_F(VerbsTest, TrainLearnsSavesAndKeepsTheLast) {
   EXPECT_TRUE(std::filesystem::exists(step_folder(run, 6)));
 }
 
+TEST_F(VerbsTest, TrainSaysInThreeLinesWhatItWillDo) {
+  const auto before_the_first_step = [&](const std::string& name, const Arguments& more) {
+    const Finished run = run_ebb(train(at(name), 2) + more);
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_EQ(run.err, "");
+    return run.out.substr(0, run.out.find("step 1/"));
+  };
+  const std::string usual = before_the_first_step("usual", {"--device-memory", "1GiB"});
+  EXPECT_EQ(std::count(usual.begin(), usual.end(), '\n'), 3) << usual;
+  EXPECT_THAT(usual, AllOf(HasSubstr("What: preset:tiny, "), HasSubstr("2 steps of 32 x 2 tokens"),
+                           HasSubstr("\nWhere: device "), HasSubstr(" of 1.00 GiB, host "),
+                           HasSubstr("\nHow fast, as predicted on "), HasSubstr(" tokens/s, ")));
+  const std::string verbose = before_the_first_step("verbose", {"--verbose"});
+  EXPECT_THAT(verbose, AllOf(HasSubstr("What: "), HasSubstr("Plan: --"), HasSubstr("Started: "),
+                             HasSubstr("Speeds are")));
+  const Finished quiet = run_ebb(train(at("quiet"), 2) + Arguments{"--quiet"});
+  EXPECT_EQ(quiet.code, 0);
+  EXPECT_EQ(quiet.out + quiet.err, "");
+  EXPECT_TRUE(std::filesystem::exists(step_folder(at("quiet"), 2)));
+  const Finished both = run_ebb(train(at("both"), 2) + Arguments{"--quiet", "--verbose"});
+  EXPECT_EQ(both.code, 1);
+}
+
 TEST_F(VerbsTest, SummaryHasEverything) {
   const Json summary = summary_of("run", {"--states", "stream"});
   for (const char* field : {"steps", "tokens", "loss_first", "loss_last", "tokens_per_second",
@@ -111,7 +134,7 @@ TEST_F(VerbsTest, KeepingNothingSavesNothing) {
   const Finished trained = run_ebb(train(run, 2) + Arguments{"--save-every", "1", "--keep", "0"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   for (const auto& entry : std::filesystem::directory_iterator(run)) {
-    EXPECT_EQ(entry.path().filename(), "log.jsonl");
+    EXPECT_THAT(entry.path().filename(), testing::AnyOf("log.jsonl", "settings.toml"));
   }
 }
 
@@ -235,6 +258,19 @@ TEST_F(VerbsTest, GenerateShowsTheTextAsItComes) {
   // Something is there long before the 4000th token; the rest is not waited for.
   ASSERT_TRUE(process.run_until([&] { return process.out().size() > 20; }));
   EXPECT_EQ(process.kill().signal, SIGKILL);
+}
+
+TEST_F(VerbsTest, GenerateCutsTheTextToThePositions) {
+  const std::string run = trained("run", 1);
+  // Of 4096 positions the prompt takes all but four.
+  write_file(at("prompt"), std::string(4092, 'a'));
+  const Finished end =
+      run_ebb({"generate", "--model", run, "--prompt-file", at("prompt"), "--max-tokens",
+               "9223372036854775807", "--json", "--temperature", "0"});
+  ASSERT_EQ(end.code, 0) << end.err;
+  EXPECT_LE(Json::parse(end.out)["ids"].size(), 4u);
+  EXPECT_THAT(end.err, AllOf(HasSubstr("--max-tokens 9223372036854775807 is cut to 4: "),
+                             HasSubstr("4096 positions")));
 }
 
 TEST_F(VerbsTest, GenerateAsJson) {

@@ -1,5 +1,8 @@
 #include "states/schedule.h"
 
+#include <algorithm>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "ebb/error.h"
@@ -25,6 +28,36 @@ TEST(Schedule, LinearEndsRightBehindTheLastStep) {
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 12), 0.1);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 13), 0.0);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 99), 0.0);
+}
+
+TEST(Schedule, SharesItsStepsWithOneThatEndsElsewhere) {
+  const std::vector<Shape> shapes = {Shape::constant, Shape::linear, Shape::cosine, Shape::wsd};
+  int parted = 0;
+  for (const Shape one : shapes) {
+    for (const Shape other : shapes) {
+      for (const std::int64_t warmup : {0, 7, 30}) {
+        const Schedule a{.shape = one, .peak = 0.3, .warmup = warmup, .steps = 20};
+        const Schedule b{.shape = other, .peak = 0.3, .warmup = warmup, .steps = 37};
+        const std::int64_t common = steps_in_common(a, b);
+        for (std::int64_t step = 1; step <= std::min<std::int64_t>(common, 60); ++step) {
+          ASSERT_EQ(learning_rate(a, step), learning_rate(b, step))
+              << name_of(one) << " and " << name_of(other) << ", step " << step;
+        }
+        parted += learning_rate(a, 60) != learning_rate(b, 60) ? common < 60 : 0;
+      }
+    }
+  }
+  EXPECT_GT(parted, 0);
+  // As far as it goes, and no less.
+  EXPECT_GE(steps_in_common({.shape = Shape::constant, .steps = 5}, {.shape = Shape::constant}),
+            60);
+  EXPECT_EQ(steps_in_common({.shape = Shape::wsd, .steps = 10}, {.shape = Shape::wsd, .steps = 20}),
+            8);
+  EXPECT_EQ(steps_in_common({.shape = Shape::cosine, .warmup = 4, .steps = 10},
+                            {.shape = Shape::cosine, .warmup = 4, .steps = 20}),
+            4);
+  EXPECT_EQ(steps_in_common({.peak = 1.0, .warmup = 4}, {.peak = 2.0, .warmup = 4}), 0);
+  EXPECT_GE(steps_in_common({.steps = 9}, {.steps = 9}), 60);
 }
 
 TEST(Schedule, CosineHasItsMiddleAndItsFinalShare) {
