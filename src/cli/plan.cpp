@@ -4,6 +4,7 @@
 #include "cli/verbs.h"
 #include "cli/words.h"
 #include "ebb/generate.h"
+#include "ebb/report.h"
 
 namespace ebb::cli {
 namespace {
@@ -52,16 +53,23 @@ void add_plan(CLI::App& app, Action& action) {
   verb->add_option("--data", options->data, "Not needed for a plan")->group("");
   verb->add_option("--out", options->out, "Not needed for a plan")->group("");
   const std::shared_ptr<std::string> machine = add_machine(*verb);
+  auto report = std::make_shared<std::string>();
+  verb->add_option("--report", *report,
+                   "Draw the plan as an HTML page: memory over a step, lanes, the plan in words");
   const CLI::App* generate = add_plan_generate(*verb, action);
   const CLI::App* evaluate = add_plan_evaluate(*verb, action);
   // The flag belongs to the verb and not to 'plan generate', which has its own: so the callback,
   // and not CLI11, requires it.
   CLI::Option* model = verb->get_option("--model")->required(false);
-  verb->callback([options, machine, generate, evaluate, model, &action] {
+  verb->callback([options, machine, report, generate, evaluate, model, &action] {
     if (generate->parsed() || evaluate->parsed()) return;
     if (model->empty()) throw CLI::RequiredError(model->get_name());
-    action = [options, machine] {
-      print_out(explain_plan(*options, *machine));
+    action = [options, machine, report] {
+      const Plan plan = make_plan(*options, *machine);
+      print_out(plan.explanation);
+      if (report->empty()) return 0;
+      write_plan_report(plan, options->model, *report);
+      print_out("Wrote " + *report + ": open it in a browser\n");
       return 0;
     };
   });

@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
+#include "cli/words.h"
 #include "ebb/error.h"
 
 namespace ebb::cli {
@@ -135,6 +136,10 @@ void add_train(CLI::App& app, Action& action) {
       ->group("Run");
   verb->add_flag("!--no-verify", options->verify,
                  "Do not compare the files of a --model that is a checkpoint with its checksums")
+      ->group("Run");
+  add_words(*verb, "--log", options->log,
+            "Write the log, besides log.jsonl, as csv (log.csv), tensorboard (event files in the "
+            "folder tensorboard), or both")
       ->group("Run");
   verb->add_option("--summary", *summary, "Write what was measured to this JSON file")
       ->group("Run");

@@ -205,6 +205,8 @@ bool TrainingRun::settle() {
   return true;
 }
 
+void TrainingRun::forget_times() { executor_.forget_times(); }
+
 plan::Trace TrainingRun::trace() {
   try {
     finish();
