@@ -32,6 +32,8 @@ struct Plan {
   std::vector<std::string> flags;             // what was chosen: "--states stream", ...
   std::vector<PlanAlternative> alternatives;  // empty for Trainer::plan()
   std::string explanation;                    // all of it, for people
+  // For programs and write_plan_report(): the predicted step with its lanes and memory, too.
+  std::string json;
 };
 
 // Takes no memory and reads no data. `machine` is one that need not be here: the name of one that

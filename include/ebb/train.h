@@ -28,6 +28,9 @@ struct SaveEvery {
 // The file of TrainOptions::settings in a run's folder. The command line's are TOML, a key a flag.
 inline constexpr const char* kSettingsName = "settings.toml";
 
+// What a run's log is written as, besides log.jsonl. Its words stand in the table of ebb/types.h.
+enum class LogFormat : std::uint8_t { csv, tensorboard };
+
 // What to train, with what, within what. Fields are named as the command line's flags.
 struct TrainOptions {
   std::string model;              // as Model::open takes it (ebb/model.h)
@@ -113,6 +116,14 @@ struct TrainOptions {
   std::int64_t trace_steps = 8;  // that it shows: the last ones
   bool verify = true;            // the checksums of a model that is a checkpoint, before it is used
   bool summarize = true;  // make TrainSummary::json; takes a pass over all weights and states
+  std::vector<LogFormat> log{};  // what the log is written as, besides log.jsonl
+};
+
+// The most that a run had in use of a tier so far, and what it may use.
+struct TierMemory {
+  std::string tier;  // "device", "host", "disk"
+  Bytes most = 0;
+  Bytes limit = 0;
 };
 
 struct StepReport {
@@ -125,8 +136,9 @@ struct StepReport {
   // Where the device's speed of matrix products was measured (`ebb probe`): the time that the
   // model's products and attention would take at that speed, as a share of the step's.
   std::optional<double> utilization;
-  double seconds_left = 0;  // a prediction from the steps so far
-  Bytes device_bytes = 0;   // the most that was in use so far
+  double seconds_left = 0;           // a prediction from the steps so far
+  Bytes device_bytes = 0;            // the most that was in use so far
+  std::vector<TierMemory> memory{};  // likewise, of every tier
 };
 
 // Told what happens, on the thread that called train().

@@ -9,8 +9,10 @@
 #include "api/described_plan.h"
 #include "api/opened_model.h"
 #include "api/planned_machine.h"
+#include "base/json.h"
 #include "ebb/error.h"
 #include "engine/disk_tier.h"
+#include "engine/run_pictures.h"
 #include "engine/settings.h"
 #include "engine/trace_file.h"
 #include "engine/training_run.h"
@@ -19,6 +21,7 @@
 #include "io/posix_file_system.h"
 #include "kernels/counting_ops.h"
 #include "plan/explain.h"
+#include "plan/step_picture.h"
 
 namespace ebb {
 namespace {
@@ -48,6 +51,7 @@ Subject subject_of(io::FileSystem& files, const files::ModelSource& source,
 engine::TrainingSettings settings_of(const Subject& subject, const TrainOptions& options,
                                      const engine::MachineMemory& memory, io::FileSystem* files) {
   engine::TrainingSettings settings = engine::training_settings(options, subject.config, memory);
+  engine::RunPictures::keep_times(options, settings);
   engine::add_disks_of(options, files, settings);
   if (const auto bytes = subject.tokenizer_bytes(settings.limits[plan::Tier::host])) {
     settings.extras.push_back({plan::Tier::host, "tokenizer", *bytes});
@@ -112,6 +116,7 @@ Plan describe(const plan::Plan& plan, std::string explanation) {
     described.flags.push_back(flags.substr(start, end - start));
     start = end + 1;
   }
+  described.json = plan::plan_json(plan, explanation).dump();
   described.explanation = std::move(explanation);
   return described;
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "ebb/train.h"
 
 namespace ebb {
 namespace {
@@ -78,6 +79,10 @@ constexpr auto kWords<OnBadData> =
     std::to_array<Word<OnBadData>>({{OnBadData::stop, "stop", "what cannot be used ends the run"},
                                     {OnBadData::skip, "skip", "it is passed over and counted"}});
 template <>
+constexpr auto kWords<LogFormat> = std::to_array<Word<LogFormat>>(
+    {{LogFormat::csv, "csv", "log.csv"},
+     {LogFormat::tensorboard, "tensorboard", "event files in the folder tensorboard"}});
+template <>
 constexpr auto kWords<BenchTable> = std::to_array<Word<BenchTable>>({{BenchTable::states, "states"},
                                                                      {BenchTable::tiers, "tiers"}});
 
@@ -139,6 +144,7 @@ EBB_WORDS(VocabularyUse);
 EBB_WORDS(RowPacking);
 EBB_WORDS(LossOn);
 EBB_WORDS(OnBadData);
+EBB_WORDS(LogFormat);
 EBB_WORDS(BenchTable);
 #undef EBB_WORDS
 

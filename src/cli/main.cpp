@@ -44,6 +44,8 @@ int run(int argc, char** argv) {
   ebb::cli::add_inspect(app, action);
   ebb::cli::add_quantize(app, action);
   ebb::cli::add_tokenize(app, action);
+  ebb::cli::add_report(app, action);
+  ebb::cli::add_watch(app, action);
   ebb::cli::add_probe(app, action);
   ebb::cli::add_bench(app, action);
   // Behind the last verb: it goes over all flags that there are.

@@ -5,6 +5,7 @@
 #include "cli/verbs.h"
 #include "cli/words.h"
 #include "ebb/generate.h"
+#include "ebb/report.h"
 
 namespace ebb::cli {
 namespace {
@@ -58,17 +59,24 @@ void add_plan(CLI::App& app, Action& action) {
   verb->add_option("--data", options->data, "Not needed for a plan")->group("");
   verb->add_option("--out", options->out, "Not needed for a plan")->group("");
   const std::shared_ptr<std::string> machine = add_machine(*verb);
+  auto report = std::make_shared<std::string>();
+  verb->add_option("--report", *report,
+                   "Draw the plan as an HTML page: memory over a step, lanes, the plan in words");
   const CLI::App* generate = add_plan_generate(*verb, action);
   const CLI::App* evaluate = add_plan_evaluate(*verb, action);
   // --model belongs to the verb and not to 'plan generate', which has its own: so the callback, and
   // not CLI11, requires it.
   const ConfigFlag config(*verb, "train");
-  verb->callback([options, machine, generate, evaluate, config, &action] {
+  verb->callback([options, machine, report, generate, evaluate, config, &action] {
     if (generate->parsed() || evaluate->parsed()) return;
     config.apply();
     config.check_required();
-    action = [options, machine] {
-      print_out(explain_plan(*options, *machine));
+    action = [options, machine, report] {
+      const Plan plan = make_plan(*options, *machine);
+      print_out(plan.explanation);
+      if (report->empty()) return 0;
+      write_plan_report(plan, options->model, *report);
+      print_out("Wrote " + *report + ": open it in a browser\n");
       return 0;
     };
   });

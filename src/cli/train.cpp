@@ -206,6 +206,10 @@ void add_train(CLI::App& app, Action& action) {
   verb->add_flag("!--no-verify", o.verify,
                  "Do not compare the files of a --model that is a checkpoint with its checksums")
       ->group("Run");
+  add_words(*verb, "--log", o.log,
+            "Write the log, besides log.jsonl, as csv (log.csv), tensorboard (event files in the "
+            "folder tensorboard), or both")
+      ->group("Run");
   verb->add_option("--summary", request->summary, "Write what was measured to this JSON file")
       ->type_name(kFileType)
       ->group("Run");

@@ -22,6 +22,8 @@ void add_chat(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
+void add_watch(CLI::App& app, Action& action);
 void add_probe(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 

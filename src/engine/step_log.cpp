@@ -1,16 +1,19 @@
 #include "engine/step_log.h"
 
-#include <algorithm>
-#include <limits>
-#include <span>
-#include <string>
-#include <utility>
+#include <unistd.h>
 
-#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <limits>
+#include <string>
 
 #include "base/json.h"
 #include "ebb/error.h"
 #include "io/text_file.h"
+#include "report/csv.h"
+#include "report/run_data.h"
+#include "report/tensorboard.h"
 
 namespace ebb::engine {
 
@@ -28,6 +31,32 @@ bool is_of_steps_to(std::int64_t last, std::string_view line) {
   }
 }
 
+double wall_seconds() {
+  using namespace std::chrono;
+  return duration<double>(system_clock::now().time_since_epoch()).count();
+}
+
+std::string host_name() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) return "host";
+  // It becomes part of a file's name.
+  std::string name = host.data();
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name.empty() ? "host" : name;
+}
+
+// An earlier part of the run has a file of its own, which stays.
+std::unique_ptr<report::LogFile> open_events(io::FileSystem& files,
+                                             const std::filesystem::path& folder, std::int64_t step,
+                                             const Note& note) {
+  files.make_directories(folder);
+  const double now = wall_seconds();
+  const std::string name = report::events_file_name(now, host_name(), ::getpid());
+  return std::make_unique<report::LogFile>(
+      files, folder / name, report::events_header(now) + report::restart_event(now, step + 1),
+      note);
+}
+
 }  // namespace
 
 // Steps behind the checkpoint are made again, and logged again.
@@ -41,48 +70,45 @@ std::string_view kept_lines(std::string_view log, std::int64_t step) {
   return log.substr(0, end);
 }
 
-StepLog::StepLog(io::FileSystem& files, std::filesystem::path path, std::int64_t step, Note note)
-    : note_(std::move(note)) {
+StepLog::StepLog(io::FileSystem& files, const std::filesystem::path& folder, std::int64_t step,
+                 std::span<const LogFormat> formats, const Note& note) {
+  const std::filesystem::path path = folder / report::kLogName;
   std::string kept;
   if (step > 0 && files.exists(path)) {
     kept = kept_lines(io::read_text(files, path, std::numeric_limits<Bytes>::max()), step);
     if (!kept.empty() && kept.back() != '\n') kept += '\n';
   }
-  // Written beside the old one, which is replaced at once: emptied in place, a run that is killed
-  // here would lose the steps it keeps. Later lines go into the same file under its new name.
-  const std::filesystem::path fresh = path.string() + ".partial";
-  file_ = files.create(fresh);
-  file_->write(0, std::as_bytes(std::span(kept)));
-  size_ = static_cast<Bytes>(kept.size());
-  files.rename(fresh, path);
+  lines_ = std::make_unique<report::LogFile>(files, path, kept, note);
+  for (const LogFormat format : formats) {
+    if (format == LogFormat::csv) {
+      csv_ =
+          std::make_unique<report::LogFile>(files, folder / "log.csv", report::csv_of(kept), note);
+    } else {
+      events_ = open_events(files, folder / "tensorboard", step, note);
+    }
+  }
 }
 
 void StepLog::add(const StepReport& report, double seconds) {
-  Json line = {{"step", report.step}, {"loss", report.loss},
-               {"norm", report.norm}, {"learning_rate", report.learning_rate},
-               {"seconds", seconds},  {"tokens_per_second", report.tokens_per_second}};
-  if (report.utilization) line["utilization"] = *report.utilization;
+  report::LogLine line{.step = report.step,
+                       .loss = report.loss,
+                       .norm = report.norm,
+                       .learning_rate = report.learning_rate,
+                       .seconds = seconds,
+                       .tokens_per_second = report.tokens_per_second,
+                       .utilization = report.utilization};
+  for (const TierMemory& tier : report.memory) line.memory.emplace_back(tier.tier, tier.most);
   write(line);
 }
 
 void StepLog::add_validation(std::int64_t step, double loss, std::int64_t tokens) {
-  write({{"step", step}, {"validation_loss", loss}, {"validation_tokens", tokens}});
+  write({.step = step, .validation_loss = loss, .validation_tokens = tokens});
 }
 
-void StepLog::write(const Json& line) {
-  // A full disk is no reason to stop: lines are kept and written with the next one.
-  unwritten_ += line.dump() + '\n';
-  try {
-    file_->write(size_, std::as_bytes(std::span(unwritten_)));
-  } catch (const IoError& error) {
-    if (!std::exchange(told_, true)) {
-      note_(fmt::format("The log has to wait, training goes on: {}", error.what()));
-    }
-    return;
-  }
-  size_ += static_cast<Bytes>(unwritten_.size());
-  unwritten_.clear();
-  told_ = false;
+void StepLog::write(const report::LogLine& line) {
+  lines_->append(to_json(line).dump() + '\n');
+  if (csv_) csv_->append(csv_row(line));
+  if (events_) events_->append(scalars_event(wall_seconds(), line));
 }
 
 }  // namespace ebb::engine

@@ -1,16 +1,18 @@
-// log.jsonl in the run's folder: one line a step, and one for each validation.
+// log.jsonl in the run's folder: one line a step, and one for each validation. Beside it, where
+// they are asked for, the same as log.csv and as TensorBoard's events in tensorboard/.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <string>
+#include <span>
 #include <string_view>
 
-#include "base/json_fwd.h"
+#include "base/note.h"
 #include "ebb/train.h"
-#include "files/run/run_folder.h"
 #include "io/file_system.h"
+#include "report/log_file.h"
+#include "report/log_line.h"
 
 namespace ebb::engine {
 
@@ -21,9 +23,11 @@ std::string_view kept_lines(std::string_view log, std::int64_t step);
 
 class StepLog {
  public:
-  // Goes on behind `step`: lines of later steps, which a killed run left, are dropped. A crash
-  // leaves the file as it was or as it should be. Throws IoError.
-  StepLog(io::FileSystem& files, std::filesystem::path path, std::int64_t step, Note note);
+  // In the folder of a run. Goes on behind `step`: lines of later steps, which a killed run left,
+  // are dropped, and an event file of its own says so. A crash leaves the files as they were or as
+  // they should be. Throws IoError.
+  StepLog(io::FileSystem& files, const std::filesystem::path& folder, std::int64_t step,
+          std::span<const LogFormat> formats, const Note& note);
 
   // Where a line cannot be written (a full disk) that is told once, and it is tried again with the
   // next one: a log is no reason to end a run.
@@ -31,13 +35,11 @@ class StepLog {
   void add_validation(std::int64_t step, double loss, std::int64_t tokens);
 
  private:
-  void write(const Json& line);
+  void write(const report::LogLine& line);
 
-  Note note_;
-  std::unique_ptr<io::File> file_;
-  Bytes size_ = 0;
-  std::string unwritten_;
-  bool told_ = false;
+  std::unique_ptr<report::LogFile> lines_;
+  std::unique_ptr<report::LogFile> csv_;     // null: nobody asked for it
+  std::unique_ptr<report::LogFile> events_;  // likewise
 };
 
 }  // namespace ebb::engine

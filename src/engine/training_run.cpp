@@ -251,6 +251,8 @@ bool TrainingRun::settle() {
   return true;
 }
 
+void TrainingRun::forget_times() { executor_.forget_times(); }
+
 plan::Trace TrainingRun::trace() {
   try {
     finish();

@@ -115,6 +115,9 @@ class TrainingRun {
   // takes it that some of it may fail.
   plan::Trace trace();
 
+  // Lanes empty: from now on no trace is kept, and its memory is free.
+  void forget_times();
+
   // The most bytes in use so far: those that tasks said they touched, and what was reserved beside
   // the arenas.
   Bytes measured_peak(plan::Tier tier) const { return memory_.measured_peak(tier); }

@@ -89,6 +89,9 @@ StepReport TrainingSession::train_step() {
   state_.data_position = batches.back().position_after;
   count_data(batches);
   const StepReport report = tell(result, seconds);
+  if (draw_step(false)) {
+    before_ = Clock::now();  // drawing is not training
+  }
   stopped_ = stop_requested();
   if (options_.eval_every > 0 && state_.step % options_.eval_every == 0) {
     run_validation();
@@ -161,6 +164,7 @@ TrainSummary TrainingSession::conclude() {
   prefetch_.reset();
   for (const std::string& text : all_left_out(figures_.left_out)) observer_.note(text);
   run_->finish();
+  draw_step(true);
   if (saving_->wanted()) remember_data();
   saving_->save_finally(state_);
   if (!stopped_) run_validation();
@@ -235,6 +239,23 @@ void TrainingSession::count_data(std::span<const text::Batch> batches) {
   figures_.left_out.add(now);
 }
 
+bool TrainingSession::draw_step(bool at_end) {
+  if (!pictures_->after_step(*run_, std::ssize(figures_.step_seconds), at_end)) return false;
+  if (!trace_.wanted()) run_->forget_times();
+  return true;
+}
+
+std::vector<TierMemory> TrainingSession::memory() const {
+  std::vector<TierMemory> tiers;
+  const plan::Topology& topology = *run_->plan().program.topology;
+  for (const plan::Tier tier : topology.all_tiers()) {
+    tiers.push_back({.tier = topology[tier].name,
+                     .most = run_->measured_peak(tier),
+                     .limit = run_->plan().limits[tier]});
+  }
+  return tiers;
+}
+
 StepReport TrainingSession::tell(const StepResult& result, double seconds) {
   const std::int64_t tokens = options_.sequence * options_.micro_batch * options_.accumulate;
   figures_.losses.push_back(result.loss);
@@ -254,7 +275,8 @@ StepReport TrainingSession::tell(const StepResult& result, double seconds) {
       .tokens_per_second = static_cast<double>(tokens) / recent,
       .utilization = plan::measured_utilization(run_->plan(), recent),
       .seconds_left = recent * static_cast<double>(options_.steps - state_.step),
-      .device_bytes = run_->measured_peak(plan::Tier::device)};
+      .device_bytes = run_->measured_peak(plan::Tier::device),
+      .memory = memory()};
   log_->add(report, seconds);
   observer_.step(report);
   return report;

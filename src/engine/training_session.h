@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "ebb/train.h"
 #include "engine/open_model.h"
+#include "engine/run_pictures.h"
 #include "engine/runtime.h"
 #include "engine/saving.h"
 #include "engine/step_log.h"
@@ -82,6 +83,8 @@ class TrainingSession {
   std::string save_what_is_whole();
   void write_trace();
   void count_data(std::span<const text::Batch> batches);
+  bool draw_step(bool at_end);
+  std::vector<TierMemory> memory() const;
   StepReport tell(const StepResult& result, double seconds);
 
   using Clock = std::chrono::steady_clock;
@@ -105,6 +108,7 @@ class TrainingSession {
   std::unique_ptr<TrainingRun> run_;
   std::unique_ptr<Saving> saving_;
   std::unique_ptr<StepLog> log_;
+  std::unique_ptr<RunPictures> pictures_;
   std::unique_ptr<text::ValidationBatches> validation_;
   std::unique_ptr<text::Prefetcher> prefetch_;
   RunFigures figures_;

@@ -47,6 +47,7 @@ TrainingSession::~TrainingSession() = default;
 // Before data is read, which may render conversations.
 TrainingSettings TrainingSession::settings_with_tokenizer() {
   TrainingSettings settings = training_settings(options_, model_->source.config, runtime_.memory());
+  RunPictures::keep_times(options_, settings);
   add_disks_of(options_, &files_, settings, note());
   settings.extras.push_back({plan::Tier::host, "tokenizer", model_->tokenizer.memory_bytes()});
   if (const Bytes rendering = model_->rendering_bytes(); rendering > 0) {
@@ -118,7 +119,11 @@ void TrainingSession::start() {
   if (!options_.settings.empty()) {
     io::write_text_atomically(files_, folder_.path() / kSettingsName, options_.settings);
   }
-  log_ = std::make_unique<StepLog>(files_, folder_.path() / "log.jsonl", state_.step, note());
+  log_ = std::make_unique<StepLog>(files_, folder_.path(), state_.step, options_.log, note());
+  pictures_ = std::make_unique<RunPictures>(files_, folder_.path(), note());
+  pictures_->write_plan(*run_, runtime_, options_, key_,
+                        plan::explain(run_->plan()) +
+                            explain_disk(run_->plan(), options_.steps, options_.disk_endurance));
   validation_ = data_.validation();
   failed_ = false;
   // From here on there is something to save, whatever fails.

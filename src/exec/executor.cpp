@@ -182,6 +182,8 @@ void Executor::keep_times(std::int64_t steps, std::size_t program) {
                        {.step = -1, .tasks = List<Times>(running.loaded.program->tasks.size())});
 }
 
+void Executor::forget_times(std::size_t program) { programs_.at(program).times = {}; }
+
 List<plan::TimeSpan> Executor::spans(std::size_t program) const {
   const auto seconds = [](device::Interval::Time time) {
     return std::chrono::duration<double>(time.time_since_epoch()).count();

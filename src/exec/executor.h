@@ -91,6 +91,8 @@ class Executor {
   // Before the first step: from now on keeps when tasks of the program ran, for the last `steps`
   // steps and three more. All memory for that is taken here.
   void keep_times(std::int64_t steps, std::size_t program = 0);
+  // Lanes empty: no more times are kept, and their memory is free.
+  void forget_times(std::size_t program = 0);
   // Lanes empty: those tasks of the steps kept that ran, by step and issue order, in seconds of the
   // steady clock. Steps are counted from 0 as they were issued.
   List<plan::TimeSpan> spans(std::size_t program = 0) const;

@@ -1,12 +1,16 @@
 #include "io/folder_lock.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -27,11 +31,13 @@ std::string holder(int descriptor) {
   return words.empty() ? "another process" : printable(words, 200);
 }
 
-std::string own_name() {
+std::string host_name() {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  return fmt::format("process {} on {}\n", ::getpid(), host[0] == '\0' ? "this host" : host.data());
+  return host[0] == '\0' ? "this host" : host.data();
 }
+
+std::string own_name() { return fmt::format("process {} on {}\n", ::getpid(), host_name()); }
 
 // Whether the file is still the one that has the name: its holder removes it in the end, and a
 // process that waited at the old file must not believe to hold the new one.
@@ -73,6 +79,20 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& w
     ::close(descriptor_);
     throw_failure("write", path_, code);
   }
+}
+
+bool FolderLock::is_held(const std::filesystem::path& folder) {
+  const int descriptor = ::open((folder / kName).c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const std::string by = holder(descriptor);
+  ::close(descriptor);
+  constexpr std::string_view kBefore = "process ";
+  int process = 0;
+  const auto [rest, code] = std::from_chars(by.data() + std::min(by.size(), kBefore.size()),
+                                            by.data() + by.size(), process);
+  const bool here = by.starts_with(kBefore) && code == std::errc{} && process > 0 &&
+                    std::string_view(rest, by.data() + by.size()) == " on " + host_name();
+  return !here || ::kill(process, 0) == 0 || errno != ESRCH;
 }
 
 FolderLock::~FolderLock() {

@@ -17,6 +17,9 @@ class FolderLock {
   // file can be written there. `what` names the folder for people ("--out run").
   FolderLock(const std::filesystem::path& folder, const std::string& what);
   ~FolderLock();
+  // Whether a process is at work in the folder, told without taking the lock, which would be in its
+  // way: by the name that it left. Of a process of another host that is taken for true.
+  static bool is_held(const std::filesystem::path& folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
