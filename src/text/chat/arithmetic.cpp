@@ -116,6 +116,25 @@ Value concatenate(const List& left, const List& right, Budget& budget) {
   return left.is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
 }
 
+// What markup does with text that is not.
+std::string escaped(const Value& value, Budget& budget) {
+  const std::string& text = *value.if_string();
+  if (value.is_safe()) return text;
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '\'': out += "&#39;"; break;
+      case '"': out += "&#34;"; break;
+      default: out += c;
+    }
+  }
+  budget.spend_text(out.size());
+  return out;
+}
+
 }  // namespace
 
 Value compute(Arithmetic operation, const Value& left, const Value& right, Budget& budget) {
@@ -127,6 +146,9 @@ Value compute(Arithmetic operation, const Value& left, const Value& right, Budge
   if (operation == Arithmetic::add) {
     if (left.if_string() && right.if_string()) {
       budget.spend_text(left.if_string()->size() + right.if_string()->size());
+      if (left.is_safe() || right.is_safe()) {
+        return Value::safe(escaped(left, budget) + escaped(right, budget));
+      }
       return *left.if_string() + *right.if_string();
     }
     const auto first = left.if_list();
