@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -116,22 +117,35 @@ Value concatenate(const List& left, const List& right, Budget& budget) {
   return left.is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
 }
 
-// What markup does with text that is not.
+std::string_view escape_of(char c) {
+  switch (c) {
+    case '&': return "&amp;";
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '\'': return "&#39;";
+    case '"': return "&#34;";
+    default: return {};
+  }
+}
+
+// What markup does with text that is not. Counted before it is made, as it may be five times as
+// long.
 std::string escaped(const Value& value, Budget& budget) {
   const std::string& text = *value.if_string();
   if (value.is_safe()) return text;
+  std::size_t size = 0;
+  for (const char c : text) size += std::max<std::size_t>(escape_of(c).size(), 1);
+  budget.spend_text(size);
   std::string out;
+  out.reserve(size);
   for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&#34;"; break;
-      default: out += c;
+    const std::string_view escape = escape_of(c);
+    if (escape.empty()) {
+      out += c;
+    } else {
+      out += escape;
     }
   }
-  budget.spend_text(out.size());
   return out;
 }
 

@@ -73,7 +73,7 @@ std::string grouped(std::string digits, char separator) {
   return digits;
 }
 
-// `negative` numbers' digits have no sign of their own.
+// `text` is a number's digits without its sign, or any text with the sign "".
 std::string padded(std::string_view sign, std::string_view text, FormatSpec spec, char usual,
                    Budget& budget) {
   if (spec.align == '\0') spec.align = usual;
@@ -85,7 +85,8 @@ std::string padded(std::string_view sign, std::string_view text, FormatSpec spec
   if (spec.align == '^') before = missing / 2;
   std::string out;
   const auto fill = [&](std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) out += spec.fill;
+    if (spec.fill.size() == 1) out.append(count, spec.fill[0]);
+    for (std::size_t i = 0; i < count && spec.fill.size() > 1; ++i) out += spec.fill;
   };
   if (spec.align == '=') out += sign;
   fill(before);
