@@ -13,6 +13,8 @@ find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h REQUIRED)
 find_package(OneDNN REQUIRED)
 find_package(Pcre2 REQUIRED)
 find_package(Utf8proc REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(Zstd REQUIRED)
 
 # io_uring: without it the disk tier's transfers run on threads.
 find_package(Uring QUIET)

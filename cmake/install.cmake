@@ -13,5 +13,5 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/ebb-config-version.cmake
 install(FILES ${PROJECT_BINARY_DIR}/ebb-config.cmake ${PROJECT_BINARY_DIR}/ebb-config-version.cmake
               ${CMAKE_CURRENT_LIST_DIR}/FindOneDNN.cmake ${CMAKE_CURRENT_LIST_DIR}/FindCUDNN.cmake
               ${CMAKE_CURRENT_LIST_DIR}/FindPcre2.cmake ${CMAKE_CURRENT_LIST_DIR}/FindUtf8proc.cmake
-              ${CMAKE_CURRENT_LIST_DIR}/FindUring.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/FindUring.cmake ${CMAKE_CURRENT_LIST_DIR}/FindZstd.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)

@@ -23,6 +23,8 @@ struct EvaluateOptions {
   RowPacking packing = RowPacking::automatic;
   LossOn loss = LossOn::completion;
   OnBadData on_bad_data = OnBadData::stop;
+  std::string text_column;      // of JSONL and CSV: what holds the text; empty: as Ebb knows it
+  std::string messages_column;  // what holds the messages
 
   // A batch: micro_batch rows of `sequence` tokens. The loss depends on both.
   std::int64_t sequence = 512;

@@ -17,7 +17,8 @@ struct TokenizeOptions {
   std::vector<std::string> data;  // text files, JSONL of texts, or folders of them
   std::string out;                // the file to make
   OnBadData on_bad_data = OnBadData::stop;
-  int threads = 0;  // 0: as many as the machine lets us use
+  std::string text_column;  // of JSONL and CSV: what holds the text; empty: as Ebb knows it
+  int threads = 0;          // 0: as many as the machine lets us use
 };
 
 struct TokenizeProgress {

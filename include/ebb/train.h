@@ -34,7 +34,7 @@ enum class LogFormat : std::uint8_t { csv, tensorboard };
 // What to train, with what, within what. Fields are named as the command line's flags.
 struct TrainOptions {
   std::string model;              // as Model::open takes it (ebb/model.h)
-  std::vector<std::string> data;  // text, JSONL and token files, or folders of them
+  std::vector<std::string> data;  // text, JSONL, CSV and token files, compressed or not, or folders
   std::string out;                // the run's folder
 
   // What is made of the data.
@@ -42,6 +42,8 @@ struct TrainOptions {
   RowPacking packing = RowPacking::automatic;
   LossOn loss = LossOn::completion;
   OnBadData on_bad_data = OnBadData::stop;
+  std::string text_column;      // of JSONL and CSV: what holds the text; empty: as Ebb knows it
+  std::string messages_column;  // what holds the messages
   bool accept_changed_data = false;  // go on though the data is not what the checkpoint says
   std::vector<std::string> eval_data;
   std::optional<double> eval_share;  // of the data's items, held out from training

@@ -40,7 +40,8 @@ void refuse_prompts(const text::DataSet& data) {
           "{} holds {}: a file of tokens could not say which of them carry loss. Give it to ebb "
           "train --data as it is; it is tokenized while the model computes",
           file->file().name(),
-          form == text::Form::completions ? "prompts and completions" : "messages"));
+          form == text::Form::completions ? "prompts and completions"
+                                          : "conversations or instructions"));
     }
   }
 }
@@ -62,7 +63,9 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
   const text::DataSet data(
       files, {options.data.begin(), options.data.end()},
       {.tokenizer = &tokenizer, .vocabulary = tokenizer.vocabulary(), .chat = {}},
-      {.passage_bytes = kPassageBytes, .skip_bad = options.on_bad_data == OnBadData::skip});
+      {.passage_bytes = kPassageBytes,
+       .skip_bad = options.on_bad_data == OnBadData::skip,
+       .columns = {.text = options.text_column, .messages = {}}});
   refuse_prompts(data);
 
   const auto start = std::chrono::steady_clock::now();

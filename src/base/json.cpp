@@ -51,7 +51,13 @@ class TreeEvents final : public nlohmann::json_sax<Tree> {
   }
 
   bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception&) override {
+                   const nlohmann::detail::exception& error) override {
+    if (std::string_view(error.what()).find("surrogate U+") != std::string_view::npos) {
+      throw FormatError(fmt::format(
+          "{}: at byte {} is half of a character, a lone surrogate such as \"\\ud83d\", which no "
+          "text in UTF-8 can hold; remove it, or write the character whole",
+          where_, position));
+    }
     throw FormatError(fmt::format("{}: this is not JSON: it breaks at byte {}", where_, position));
   }
 

@@ -135,7 +135,10 @@ void add_evaluate(CLI::App& app, Action& action) {
   const std::shared_ptr<EvaluateOptions> options = add_flags(*verb);
   auto json = std::make_shared<bool>(false);
   EvaluateOptions& o = *options;
-  verb->add_option("--data", o.data, "Text, JSONL and token files, or folders of them")->required();
+  verb->add_option(
+          "--data", o.data,
+          "Text, JSONL, CSV and token files, also compressed (.gz, .zst), or folders of them")
+      ->required();
   add_word(*verb, "--packing", o.packing,
            "stream: tokens run on over the borders of rows; fit: as many whole examples as fit "
            "into a row; none: one example a row; auto: none for prompts and messages, else stream")
@@ -145,6 +148,14 @@ void add_evaluate(CLI::App& app, Action& action) {
       ->group("Data");
   add_word(*verb, "--on-bad-data", o.on_bad_data,
            "stop: a line that cannot be used ends the run; skip: it is passed over and counted")
+      ->group("Data");
+  verb->add_option("--text-column", o.text_column,
+                   "Of JSONL and CSV: the key or column that holds the text, where it is not "
+                   "\"text\"")
+      ->group("Data");
+  verb->add_option("--messages-column", o.messages_column,
+                   "Of JSONL and CSV: the key or column that holds the messages, where it is not "
+                   "\"messages\" or \"conversations\"")
       ->group("Data");
   verb->add_option("--batches", o.batches, "Most batches; all of the data if not given")
       ->group("Batch");

@@ -43,6 +43,7 @@ int run(int argc, char** argv) {
   ebb::cli::add_chat(app, action);
   ebb::cli::add_inspect(app, action);
   ebb::cli::add_quantize(app, action);
+  ebb::cli::add_check(app, action);
   ebb::cli::add_tokenize(app, action);
   ebb::cli::add_report(app, action);
   ebb::cli::add_watch(app, action);

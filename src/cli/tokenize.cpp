@@ -29,11 +29,15 @@ void add_tokenize(CLI::App& app, Action& action) {
   TokenizeOptions& o = *options;
   verb->add_option("--model", o.model, "A model's folder or GGUF file: its tokenizer is used");
   verb->add_option("--tokenizer", o.tokenizer, "A folder with tokenizer.json, or bytes");
-  verb->add_option("--data", o.data, "Text files, JSONL files of texts, or folders of them")
+  verb->add_option("--data", o.data,
+                   "Text files, JSONL or CSV files of texts, also compressed (.gz, .zst), or "
+                   "folders of them")
       ->required();
   verb->add_option("--out", o.out, "The file to make")->required();
   add_word(*verb, "--on-bad-data", o.on_bad_data,
            "stop: a line that cannot be used ends it; skip: it is passed over and counted");
+  verb->add_option("--text-column", o.text_column,
+                   "Of JSONL and CSV: the key or column that holds the text");
   verb->add_option("--threads", o.threads, "CPU threads; 0 for all that may be used")
       ->capture_default_str();
   verb->callback([options, &action] {

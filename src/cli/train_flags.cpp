@@ -100,6 +100,12 @@ void add_data(CLI::App& verb, TrainOptions& o) {
            "stop: a line that cannot be used (not JSON, wrong keys, not UTF-8, refused by the chat "
            "template) ends the run; skip: it is passed over, the count is told and in the summary")
       ->group("Data");
+  flag("--text-column", o.text_column,
+       "Of JSONL and CSV: the key or column that holds the text, where it is not \"text\"");
+  flag("--messages-column", o.messages_column,
+       "Of JSONL and CSV: the key or column that holds the messages, where it is not \"messages\" "
+       "or "
+       "\"conversations\"");
   verb.add_flag("--accept-changed-data", o.accept_changed_data,
                 "With --resume: go on though the data is not what the checkpoint was trained on, "
                 "at the same item number; the run remembers that it was changed")

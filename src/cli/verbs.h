@@ -21,6 +21,7 @@ CLI::App* add_plan_evaluate(CLI::App& plan, Action& action);
 void add_chat(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
+void add_check(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_watch(CLI::App& app, Action& action);

@@ -85,6 +85,8 @@ TrainOptions as_training(const EvaluateOptions& o) {
   t.packing = o.packing;
   t.loss = o.loss;
   t.on_bad_data = o.on_bad_data;
+  t.text_column = o.text_column;
+  t.messages_column = o.messages_column;
   t.sequence = o.sequence;
   t.micro_batch = o.micro_batch;
   t.device_memory = o.device_memory;

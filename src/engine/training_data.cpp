@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -51,6 +53,8 @@ text::DataOptions data_options(const TrainOptions& o, const files::ModelTokenize
   options.passage_bytes = std::max(shortest, 2 * o.sequence * bytes_per_token);
   options.window_tokens = o.sequence;
   options.skip_bad = o.on_bad_data == OnBadData::skip;
+  options.columns = {.text = o.text_column, .messages = o.messages_column};
+  options.unpack_in = folder_to_unpack_in(o.out);
   std::vector<std::string> written = o.outputs;
   written.push_back(o.trace);
   for (const std::string& name : written) {
@@ -107,6 +111,21 @@ void check_data_flags(const TrainOptions& o) {
                       o.eval_every));
 }
 
+// Such text may be larger than memory, which /tmp may be: so it goes where the run's own files go,
+// which are large, too, or where the user says such files go.
+std::filesystem::path folder_to_unpack_in(const std::string& out) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (std::getenv("TMPDIR") != nullptr) return {};
+  for (fs::path folder = out.empty() ? fs::path() : fs::absolute(out, error);
+       folder.has_parent_path(); folder = folder.parent_path()) {
+    if (fs::is_directory(folder, error)) return folder;
+    if (folder == folder.parent_path()) break;
+  }
+  const fs::path large = "/var/tmp";
+  return fs::is_directory(large, error) ? large : fs::path();
+}
+
 text::ChatRenderer chat_renderer(const files::ModelTokenizer& tokenizer) {
   if (!tokenizer.parts.chat) return {};
   return [&parts = tokenizer.parts](const Json& messages, bool answer_next) {
@@ -144,6 +163,10 @@ TrainingData::TrainingData(io::FileSystem& files, const TrainOptions& options,
                                readers(threads) - 1)) {
   for (const text::SkippedFile& skipped : data_.skipped()) {
     note(fmt::format("Not trained on: {} ({})", skipped.path.string(), skipped.reason));
+  }
+  if (data_.unpacked_bytes() > 0) {
+    note(fmt::format("Compressed data is unpacked in {}, {} that are gone with the run",
+                     data_.unpacked_in().string(), format_bytes(data_.unpacked_bytes())));
   }
   check_length(data_, rules_.shape, rules_.packing);
   if (!options.eval_data.empty()) {
@@ -219,10 +242,14 @@ text::DataPosition TrainingData::position_after_change(text::DataPosition positi
 int TrainingData::readers(int threads) { return std::clamp(threads / 4, 1, 8) + 1; }
 
 Json TrainingData::key() const {
-  return {{"tokenizer", data_.encoding().tokenizer->digest()},
-          {"packing", name_of(rules_.packing)},
-          {"loss", to_word(options_.loss)},
-          {"held_out", rules_.held_out_share}};
+  Json key = {{"tokenizer", data_.encoding().tokenizer->digest()},
+              {"packing", name_of(rules_.packing)},
+              {"loss", to_word(options_.loss)},
+              {"held_out", rules_.held_out_share}};
+  // Checkpoints of before know nothing of them.
+  if (!options_.text_column.empty()) key["text_column"] = options_.text_column;
+  if (!options_.messages_column.empty()) key["messages_column"] = options_.messages_column;
+  return key;
 }
 
 Bytes TrainingData::memory_bytes() const {

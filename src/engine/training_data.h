@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,6 +31,9 @@ text::DataSet open_data(io::FileSystem& files, const std::vector<std::string>& n
                         const TrainOptions& options, const files::ModelTokenizer& tokenizer,
                         std::int64_t vocabulary,
                         const std::function<void(const std::string&)>& note);
+// Where compressed data is unpacked: TMPDIR, or else a disk that holds large files anyway, that of
+// `out`, the run's folder, if there is one. Empty: where the system says.
+std::filesystem::path folder_to_unpack_in(const std::string& out);
 // As the options say, or as suits the data.
 text::Packing packing_of(const text::DataSet& data, const TrainOptions& options);
 

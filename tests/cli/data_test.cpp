@@ -196,13 +196,13 @@ TEST_F(DataTest, BadLinesAreSkippedWhereAsked) {
   const auto train = [&](const std::string& out, int steps) {
     return train_on(at("bad.jsonl"), at(out), steps) + skip;
   };
-  expect_refused(train_on(at("bad.jsonl"), at("no"), 2), {"bad.jsonl', line 3", "empty"});
+  expect_refused(train_on(at("bad.jsonl"), at("no"), 2), {"bad.jsonl', line "});
   const Finished run = run_ebb(train("whole", 90) + Arguments{"--summary", at("whole.json")});
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("bad.jsonl', line "), HasSubstr("There may be more"),
                              HasSubstr("bad items skipped, the first: ")));
   const Json whole = Json::parse(read_file(at("whole.json")));
-  EXPECT_GE(whole["bad_items"], 3);
+  EXPECT_GE(whole["bad_items"], 2);
   EXPECT_THAT(whole["first_bad_item"].get<std::string>(), HasSubstr("bad.jsonl"));
   const Json half = summary_of(train("half", 45), "half.json");
   const Json rest = summary_of(train("half", 90) + Arguments{"--resume"}, "rest.json");
@@ -213,7 +213,7 @@ TEST_F(DataTest, BadLinesAreSkippedWhereAsked) {
                                           at("bad.jsonl"), "--out", at("made.tokens")} +
                                 skip);
   ASSERT_EQ(made.code, 0) << made.err;
-  EXPECT_THAT(made.out, AllOf(HasSubstr("3 bad items skipped"), HasSubstr("line 2")));
+  EXPECT_THAT(made.out, AllOf(HasSubstr("2 bad items skipped"), HasSubstr("line 2")));
   std::string none;
   for (int i = 0; i < 9; ++i) none += "{\"text\": 1}\n";
   write_file(at("none.jsonl"), none);
@@ -253,9 +253,10 @@ TEST_F(DataTest, BatchesWithoutTargetsAreSkipped) {
 }
 
 TEST_F(DataTest, BadLines) {
-  write_file(at("bad.jsonl"), "{\"text\": \"fine\"}\n\n{\"text\": \"fine\"}\n");
+  // A blank line is none of them.
+  write_file(at("bad.jsonl"), "{\"text\": \"fine\"}\n\n{\"text\": \"fine \\ud83d\"}\n");
   expect_refused(train_on(at("bad.jsonl"), at("out"), 2),
-                 {"bad.jsonl', line 2", "empty", "Remove"});
+                 {"bad.jsonl', line 3", "half of a character"});
   write_file(at("bad.jsonl"), "{\"question\": \"a\", \"answer\": \"b\"}\n");
   expect_refused(train_on(at("bad.jsonl"), at("out"), 2),
                  {"bad.jsonl', line 1", "'question', 'answer'", "\"prompt\" and \"completion\""});

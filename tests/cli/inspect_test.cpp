@@ -155,11 +155,11 @@ TEST_F(InspectTest, Jsonl) {
   write_file(path, "{\"text\": \"a\"}\n\n{\"txt\": 1}\nnot json\n[1]\n{\"text\": \"\xff\"}");
   EXPECT_THAT(
       shown(path),
-      AllOf(HasSubstr("6 lines of text"), HasSubstr("line 2: it is empty"),
+      AllOf(HasSubstr("6 lines of text"), Not(HasSubstr("line 2:")),
             HasSubstr("line 3: \"text\" is missing"), HasSubstr("'txt'"),
             HasSubstr("line 4: this is not JSON"), HasSubstr("line 5: expected a JSON"),
-            HasSubstr("line 6, byte 11: 0xff is not UTF-8"), HasSubstr("5 lines are wrong")));
-  EXPECT_EQ(as_json(path)["bad_lines"], 5);
+            HasSubstr("line 6, byte 11: 0xff is not UTF-8"), HasSubstr("4 lines are wrong")));
+  EXPECT_EQ(as_json(path)["bad_lines"], 4);
   write_file(path, "");
   EXPECT_THAT(shown(path), AllOf(HasSubstr("0 lines"), HasSubstr("it has no lines")));
   // The scan ends within the first line.

@@ -55,6 +55,9 @@ TEST_F(VerbsTest, HelpNamesEveryFlag) {
         "--max-tokens", "--device-memory", "--host-memory", "--disk",        "--weights",
         "--vocabulary", "--disk-weights",  "--depth",       "--packing",     "--loss",
         "--dtype",      "--tokenizer",     "--json",        "--trace",       "--no-verify"}},
+      {"check",
+       {"--model", "--tokenizer", "--data", "--sequence", "--packing", "--loss", "--text-column",
+        "--messages-column", "--examples", "--threads"}},
       {"tokenize", {"--model", "--tokenizer", "--data", "--out", "--threads"}},
       {"bench", {"optimizer", "train"}},
       {"inspect", {"path", "preset:NAME", "--json"}}};

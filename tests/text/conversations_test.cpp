@@ -149,8 +149,8 @@ TEST(ConversationErrors, NameWhatIsWrong) {
     expect_says(message, "'x.jsonl', line 4: ");
     return message;
   };
-  expect_says(refused(Json("hello")), "\"messages\" is of type string; expected a list");
-  expect_says(refused(Json::array()), "\"messages\" is empty");
+  expect_says(refused(Json("hello")), "the messages are of type string; expected a list");
+  expect_says(refused(Json::array()), "the list of messages is empty");
   std::string message = refused(messages({{"user", "a"}, {"system", "b"}}));
   expect_says(message, "none of the 2 messages has the role \"assistant\"");
   expect_says(message, "{\"text\": ...}");
@@ -169,11 +169,66 @@ TEST(ConversationErrors, NameWhatIsWrong) {
       "line 4: no roles");
   expect_says(refused(good, [](const Json&, bool) { return std::string(); }), "empty text");
 
-  EXPECT_NO_THROW((void)encode_conversation(good, with(forgetful), "here"));
-  message = refused(
-      messages({{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}}), forgetful);
-  expect_says(message, "with message 4 the model's chat template writes what was said before");
-  expect_says(message, "a line of its own");
+  const auto crossed = [](const Json& said, bool answer_next) {
+    return std::to_string(said.size()) + simple(said, answer_next);
+  };
+  message = refused(good, crossed);
+  expect_says(message, "with message 2 the model's chat template writes what was said before");
+  expect_says(message, "\"prompt\", \"completion\"");
+}
+
+// What the model sees when it is asked for an answer, once for each: the rest drops what was said.
+TEST(Conversations, BeginAnewWhereTheTemplateWritesEarlierTurnsInAnotherWay) {
+  const Json said = messages(
+      {{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}, {"user", "e"}});
+  const Item item = encode_conversation(said, with(forgetful), "here");
+  EXPECT_EQ(spell(item.tokens), "<u:a><a:b><u:c><a:d>");
+  EXPECT_EQ(spell_loss(item.tokens), "........b>........d>");
+  EXPECT_EQ(item.part_begins, (std::vector<std::size_t>{10}));
+  // Where all is learned it is one text.
+  Encoding all = with(forgetful);
+  all.loss_on_all = true;
+  const Item learned = encode_conversation(said, all, "here");
+  EXPECT_EQ(spell_loss(learned.tokens), "<u:e>");
+  EXPECT_TRUE(learned.part_begins.empty());
+}
+
+// As templates of models that always think: they ask with "<think>", and leave out what was
+// thought.
+std::string thinking(const Json& said, bool answer_next) {
+  std::string text;
+  for (const Json& message : said) {
+    std::string content = message["content"].get<std::string>();
+    const std::size_t end = content.find("</think>");
+    if (message["role"] == "assistant" && end != std::string::npos) content.erase(0, end + 8);
+    content.erase(0, content.find_first_not_of('\n'));
+    text += "<" + message["role"].get<std::string>().substr(0, 1) + ":" + content + ">";
+  }
+  return text + (answer_next ? "<a:<think>\n" : "");
+}
+
+TEST(Conversations, WhatWasThoughtIsLearnedThoughTheTemplateLeavesItOut) {
+  const Json one = messages({{"user", "2+2?"}, {"assistant", "<think>\nadd\n</think>\n\n4"}});
+  EXPECT_EQ(spell(encode_conversation(one, with(thinking), "here").tokens),
+            "<u:2+2?><a:<think>\nadd\n</think>\n\n4>");
+  EXPECT_EQ(spell_loss(encode_conversation(one, with(thinking), "here").tokens),
+            std::string(19, '.') + "add\n</think>\n\n4>");
+  const Json two = messages({{"user", "2+2?"},
+                             {"assistant", "<think>\nadd\n</think>\n\n4"},
+                             {"user", "ok?"},
+                             {"assistant", "<think>\n\n</think>\n\nyes"}});
+  const Item item = encode_conversation(two, with(thinking), "here");
+  EXPECT_EQ(spell(item.tokens).substr(item.part_begins.at(0)),
+            "<u:2+2?><a:4><u:ok?><a:<think>\n\n</think>\n\nyes>");
+
+  // An answer without a thought is none that the model would give.
+  const Json thoughtless = messages({{"user", "2+2?"}, {"assistant", "4"}});
+  const std::string message = error_of<FormatError>(
+      [&] { (void)encode_conversation(thoughtless, with(thinking), "'x.jsonl', line 4"); });
+  expect_says(message, "'x.jsonl', line 4: ");
+  expect_says(message,
+              R"(asks for an answer with "<think>\n", which message 2 does not begin with)");
+  expect_says(message, R"(nothing was thought: "<think>\n\n</think>\n\n")");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST(LineIndex, FindsEveryLine) {
     Bytes seen = 0;
     Digest digest, expected;
     const LineIndex index(
-        file, begin, BadLines::refuse, [&](Bytes done) { seen = done; }, digest);
+        file, begin, LineEnds(), BadLines::refuse, [&](Bytes done) { seen = done; }, digest);
     expected.add(std::as_bytes(std::span(text)).subspan(static_cast<std::size_t>(begin)));
     EXPECT_EQ(digest.hex(), expected.hex());
     EXPECT_EQ(seen, static_cast<Bytes>(text.size()) - begin);
@@ -91,6 +91,79 @@ TEST(Jsonl, CompletionsCarryLossAndPromptsDoNot) {
   EXPECT_EQ(spell_loss(open_data({path}, encoding).read(0).tokens), "........Yes|");
 }
 
+TEST(Jsonl, BlankLinesAreNothing) {
+  const TemporaryFolder folder;
+  const DataSet data =
+      open_data({folder.write("a.jsonl", "\n \t\r\n{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n\n")});
+  EXPECT_EQ(spell(data), "a|b|");
+  ASSERT_EQ(data.items(), 6);
+  EXPECT_TRUE(data.read(0).tokens.empty());
+  EXPECT_TRUE(data.read(3).problem.empty());
+  // Lines keep their numbers.
+  EXPECT_EQ(data.file_of(4).place(4), "'" + (folder.path() / "a.jsonl").string() + "', line 5");
+  const std::string message =
+      error_of<FormatError>([&] { open_data({folder.write("blank.jsonl", "\n  \n")}); });
+  expect_says(message, "none of its 2 lines has anything on it");
+}
+
+// "u:...;a:...;", with what the assistant says to carry loss.
+std::string short_chat(const Json& messages, bool answer_next) {
+  std::string text;
+  for (const Json& m : messages) {
+    text += m["role"].get<std::string>().substr(0, 1) + ":" + m["content"].get<std::string>() + ";";
+  }
+  return text + (answer_next ? "a:" : "");
+}
+
+TEST(Jsonl, ColumnsThatPeopleHave) {
+  const TemporaryFolder folder;
+  Encoding chat = bytes_encoding();
+  chat.chat = short_chat;
+  const auto item = [&](const std::string& line, const Encoding& encoding, Columns columns = {}) {
+    return open_data({folder.write("a.jsonl", line + "\n")}, encoding, {.columns = columns})
+        .read(0);
+  };
+  const auto learned = [&](const std::string& line, const Encoding& encoding) {
+    return spell_loss(item(line, encoding).tokens);
+  };
+  // ShareGPT
+  const std::string shared =
+      R"({"id": 1, "conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "yo"}]})";
+  EXPECT_EQ(spell(item(shared, chat).tokens), "u:hi;a:yo;");
+  EXPECT_EQ(learned(shared, chat), ".......yo;");
+  EXPECT_EQ(spell(item(R"({"system": "be", "conversations": [{"from": "user", "value": "hi"}, )"
+                       R"({"from": "assistant", "value": "yo", "weight": 1}]})",
+                       chat)
+                      .tokens),
+            "s:be;u:hi;a:yo;");
+  // Alpaca, for models with a chat template and without.
+  const std::string task = R"({"instruction": "add", "input": "1 2", "output": "3"})";
+  EXPECT_EQ(spell(item(task, chat).tokens), "u:add\n\n1 2;a:3;");
+  EXPECT_EQ(spell(item(task, bytes_encoding()).tokens), "add\n\n1 2\n3|");
+  EXPECT_EQ(learned(task, bytes_encoding()), ".........3|");
+  EXPECT_EQ(spell(item(R"({"instruction": "say", "output": "x"})", chat).tokens), "u:say;a:x;");
+  EXPECT_EQ(spell(item(R"({"instruction": "say", "input": null, "output": "x"})", chat).tokens),
+            "u:say;a:x;");
+  // Names of the user's own
+  EXPECT_EQ(
+      spell(
+          item(R"({"text": "no", "body": "yes"})", chat, {.text = "body", .messages = {}}).tokens),
+      "yes|");
+  EXPECT_EQ(
+      spell(
+          item(
+              R"({"chat": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]})",
+              chat, {.text = {}, .messages = "chat"})
+              .tokens),
+      "u:q;a:a;");
+  const std::string message = error_of<FormatError>(
+      [&] { item(R"({"text": "no"})", chat, {.text = {}, .messages = "chat"}); });
+  expect_says(message, "line 1: there is no \"chat\", which --messages-column names");
+  const std::string unknown = error_of<FormatError>(
+      [&] { item(R"({"conversations": [{"from": "gpt", "value": 3}]})", chat); });
+  expect_says(unknown, "message 1 should be an object with a string \"content\", found number");
+}
+
 // One that merges: "ab" is one token, and every text begins with a space.
 class Merging final : public Tokenizer {
  public:
@@ -113,7 +186,7 @@ class Merging final : public Tokenizer {
 TEST(Jsonl, ACompletionNeverChangesThePromptsTokens) {
   const Merging merging;
   const auto tokens = [&](const char* line) {
-    return encode_example(Json::parse(line), Form::completions,
+    return encode_example(Json::parse(line), {.kind = Layout::Kind::completion},
                           {.tokenizer = &merging, .vocabulary = 301, .chat = {}}, "here")
         .tokens;
   };
@@ -143,9 +216,9 @@ TEST(JsonlErrors, NameTheFileTheLineAndWhatToDo) {
     std::string text;
     std::vector<std::string_view> words;
   } cases[] = {
-      {good + "\n" + good, {"line 2", "empty", "Remove it"}},
-      {"\n" + good, {"line 1", "empty"}},
-      {good + " \t\r\n" + good, {"line 2", "empty", "Remove it"}},
+      {good + "{\"text\": \"half \\ud83d of it\"}\n",
+       {"line 2", "half of a character", "surrogate"}},
+      {good + "{\"text\": \"\\udc00\"}\n", {"line 2", "half of a character", "surrogate"}},
       {good + "{\"text\": \n", {"line 2", "not JSON"}},
       {good + "{\"text\": \"a\"} x\n", {"line 2", "not JSON"}},
       {good + "[1]\n", {"line 2", "object", "found array"}},

@@ -10,6 +10,57 @@
 namespace ebb::text {
 namespace {
 
+// Parts of an item that begin anew are laid into rows as items are, wherever a run stops.
+TEST(Parts, AreLaidIntoRowsOneByOne) {
+  const auto source = [](std::int64_t first) {
+    return [next = first]() mutable -> std::optional<VisitedItem> {
+      if (next == 3) return std::nullopt;
+      VisitedItem item{.at = {.epoch = 0, .item = next, .token = 0}, .item = {}};
+      // 3, 4 and 2 tokens, of which the first of each carries no loss.
+      item.item.tokens = {~10, 11, 12, ~20, 21, 22, 23, ~30, 31};
+      for (auto& t : item.item.tokens)
+        t = t < 0 ? ~(~t + 100 * static_cast<std::int32_t>(next))
+                  : t + 100 * static_cast<std::int32_t>(next);
+      item.item.part_begins = {3, 7};
+      item.item.next = Item::kUnknown;
+      ++next;
+      return item;
+    };
+  };
+  for (const Packing packing : {Packing::none, Packing::fit, Packing::stream}) {
+    const auto make = [&](DataPosition start) {
+      return BatchMaker({.sequence = 4, .rows = 1}, packing, 0, start, source(start.item));
+    };
+    std::vector<Batch> all;
+    BatchMaker maker = make({});
+    while (auto batch = maker.next()) all.push_back(std::move(*batch));
+    if (packing == Packing::none) {
+      ASSERT_EQ(all.size(), 9u);
+      EXPECT_EQ(all[0].tokens, (std::vector<std::int32_t>{10, 11, 12, 0}));
+      EXPECT_EQ(all[0].targets, (std::vector<std::int32_t>{11, 12, -1, -1}));
+      EXPECT_EQ(all[1].targets, (std::vector<std::int32_t>{21, 22, 23, -1}));
+      EXPECT_EQ(all[5].targets, (std::vector<std::int32_t>{131, -1, -1, -1}));
+    }
+    // No token is predicted from the part before its own.
+    for (const Batch& batch : all) {
+      for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+        if (batch.targets[i] >= 0) {
+          EXPECT_EQ(batch.targets[i], batch.tokens[i] + 1);
+        }
+      }
+    }
+    for (std::size_t stop = 0; stop + 1 < all.size(); ++stop) {
+      BatchMaker rest = make(all[stop].position_after);
+      for (std::size_t i = stop + 1; i < all.size(); ++i) {
+        const auto batch = rest.next();
+        ASSERT_TRUE(batch);
+        EXPECT_EQ(batch->tokens, all[i].tokens) << name_of(packing) << ", " << stop << ", " << i;
+        EXPECT_EQ(batch->targets, all[i].targets) << name_of(packing) << ", " << stop;
+      }
+    }
+  }
+}
+
 constexpr std::int32_t kPadding = 99;
 
 struct Pair {

@@ -389,6 +389,54 @@ nothing|reverse
 5|safe
 ('<b>'|safe) ~ '<i>'
 '<b>'|safe if yes else '<i>'|safe
+('<b>'|safe) + '<i>&"' + "'"
+'<i>' + ('<b>'|safe)
+('<b>'|safe) + ('<i>'|safe)
+('<b>'|safe|trim) + '<'
+('<b>'|safe|upper) + '<'
+('<b>'|safe|string) + '<'
+('<b>'|safe|title) + '<'
+('<b>'|safe|replace('b', 'c')) + '<'
+('<b>'|safe) == '<b>'
+('<b>'|safe) is string
+'b' in ('<b>'|safe)
+('<b>'|safe)|length
+[3, 1, 2]|min
+words|min
+words|min(case_sensitive=true)
+people|min(attribute='age')
+[]|min
+[1, 'a']|min
+words|max
+words|max(true)
+people|max(attribute='name')
+face|max
+list|sum
+list|sum(start=10)
+people|sum(attribute='age')
+words|sum
+[]|sum
+'{} and {}'.format(1, 'two')
+'{1}{0}{1}'.format('a', 'b')
+'{name}: {age:>4}|'.format(name='Eve', age=30)
+'{0.name} of {0[home][city]}'.format(people[0])
+'{{}} {}'.format(none)
+'{:<5}|{:^5}|{:>5}|{:*^7}|'.format('ab', 'ab', 'ab', 'é')
+'{:05d} {:+d} {:,} {:x} {:b}'.format(42, 7, 1234567, 255, 5)
+'{:.2f} {:8.3f}| {:e} {:%}'.format(3.14159, -2.5, 12345.678, 0.25)
+'{:.2}|{!r}|{!s}'.format('abc', 'a', 'b')
+'{}'.format(true) ~ '{:d}'.format(true)
+'{} {}'.format(1)
+'{x}'.format(1)
+'{'.format(1)
+'}'.format(1)
+'{:q}'.format(1)
+'{:d}'.format('a')
+'{}'.format([1, 'a', {'b': none}])
+'{:>3}'.format([1])
+'{0} {}'.format(1, 2)
+'{}{}'.format(missing, half)
+'a' if yes else 'b'|from_json
 record|tojson
 record|tojson(indent=2)
 record|tojson(indent='\t')

@@ -105,7 +105,9 @@ class Lines {
   }
 
   std::int64_t count() const { return count_; }
-  std::optional<text::Form> form() const { return form_; }
+  std::optional<text::Form> form() const {
+    return layout_ ? std::optional(text::form_of(*layout_)) : std::nullopt;
+  }
   const std::map<std::string, std::int64_t>& keys() const { return keys_; }
   const std::vector<std::string>& problems() const { return problems_; }
   std::int64_t bad() const { return bad_; }
@@ -117,16 +119,14 @@ class Lines {
     const std::string where = fmt::format("'{}', line {}", file_, count_);
     try {
       if (line.size() > kMaxLineBytes) throw FormatError(where + ": longer than 16 MiB");
-      if (line.find_first_not_of(" \t\r") == std::string::npos) {
-        throw FormatError(where + ": it is empty; remove it");
-      }
+      if (line.find_first_not_of(" \t\r") == std::string::npos) return;
       const Json json = text::parse_example(line, where);
       for (const auto& [key, value] : json.items()) {
         // A file whose keys are all different would fill memory and screen.
         if (keys_.size() < 100 || keys_.contains(key)) ++keys_[key];
       }
-      if (!form_) form_ = text::form_of(json, where);
-      text::encode_example(json, *form_, encoding_, where);
+      if (!layout_) layout_ = text::layout_of(json, {}, where);
+      text::encode_example(json, *layout_, encoding_, where);
     } catch (const Error& error) {
       ++bad_;
       if (problems_.size() < kMostProblems) problems_.push_back(error.what());
@@ -139,7 +139,7 @@ class Lines {
   std::string line_;
   std::int64_t count_ = 0;
   std::int64_t bad_ = 0;
-  std::optional<text::Form> form_;  // of the first good line, which all must have
+  std::optional<text::Layout> layout_;  // of the first good line, which all must have
   std::map<std::string, std::int64_t> keys_;
   std::vector<std::string> problems_;
 };

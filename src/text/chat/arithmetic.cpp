@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -116,6 +117,38 @@ Value concatenate(const List& left, const List& right, Budget& budget) {
   return left.is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
 }
 
+std::string_view escape_of(char c) {
+  switch (c) {
+    case '&': return "&amp;";
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '\'': return "&#39;";
+    case '"': return "&#34;";
+    default: return {};
+  }
+}
+
+// What markup does with text that is not. Counted before it is made, as it may be five times as
+// long.
+std::string escaped(const Value& value, Budget& budget) {
+  const std::string& text = *value.if_string();
+  if (value.is_safe()) return text;
+  std::size_t size = 0;
+  for (const char c : text) size += std::max<std::size_t>(escape_of(c).size(), 1);
+  budget.spend_text(size);
+  std::string out;
+  out.reserve(size);
+  for (const char c : text) {
+    const std::string_view escape = escape_of(c);
+    if (escape.empty()) {
+      out += c;
+    } else {
+      out += escape;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Value compute(Arithmetic operation, const Value& left, const Value& right, Budget& budget) {
@@ -127,6 +160,9 @@ Value compute(Arithmetic operation, const Value& left, const Value& right, Budge
   if (operation == Arithmetic::add) {
     if (left.if_string() && right.if_string()) {
       budget.spend_text(left.if_string()->size() + right.if_string()->size());
+      if (left.is_safe() || right.is_safe()) {
+        return Value::safe(escaped(left, budget) + escaped(right, budget));
+      }
       return *left.if_string() + *right.if_string();
     }
     const auto first = left.if_list();

@@ -84,7 +84,10 @@ struct Evaluator::Visitor {
     if (const Value* found = scope->find(node.id)) return *found;
     budget().spend(self.template_.names.size() / 8);
     for (const auto& [name, id] : self.template_.names)
-      if (id == node.id) return Value::undefined(fmt::format("{} is undefined", in_quotes(name)));
+      if (id == node.id && node.suspect)
+        throw Failure(fmt::format("'{}' is not supported", name));
+      else if (id == node.id)
+        return Value::undefined(fmt::format("{} is undefined", in_quotes(name)));
     return {};
   }
 

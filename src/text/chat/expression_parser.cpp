@@ -6,10 +6,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include "base/to_size.h"
 #include "text/chat/budget.h"
 #include "text/chat/filters.h"
-#include "text/chat/methods.h"
 #include "text/chat/predicates.h"
 
 namespace ebb::text::jinja {
@@ -49,22 +47,11 @@ std::string described(const Token& token) {
   }
 }
 
-// How many filters 'safe' an expression that is printed accounts for.
-int safe_filters(const Expression& expression) {
-  if (const auto* apply = std::get_if<Apply>(&expression.node))
-    return apply->function == mark_safe ? 1 + safe_filters(*apply->input) : 0;
-  int count = 0;
-  if (const auto* choose = std::get_if<Choose>(&expression.node))
-    count = safe_filters(*choose->yes) + (choose->no ? safe_filters(*choose->no) : 0);
-  if (const auto* joined = std::get_if<Concatenate>(&expression.node))
-    for (const auto& part : joined->parts) count += safe_filters(*part);
-  return count;
-}
-
 bool is_suspect(std::string_view name, bool in_macro) {
   for (const std::string_view global : {"lipsum", "cycler", "joiner", "self"})
     if (name == global) return true;
-  for (const std::string_view special : {"varargs", "kwargs", "caller"})
+  // 'caller' is there only where a block is passed, which no template can do here.
+  for (const std::string_view special : {"varargs", "kwargs"})
     if (name == special) return in_macro;
   return false;
 }
@@ -119,11 +106,14 @@ NameId ExpressionParser::id_of(std::string_view name) {
   return id;
 }
 
-ExpressionPtr ExpressionParser::printed() {
-  const std::size_t before = safe_lines_.size();
-  ExpressionPtr parsed = tuple();
-  if (before + to_size(safe_filters(*parsed)) == safe_lines_.size()) safe_lines_.resize(before);
-  return parsed;
+ExpressionPtr ExpressionParser::unsupported(int line, const std::string& message) {
+  return make(line, 1, Apply{make(line, 0, Literal{}), refuse, message_of(line, message)});
+}
+
+CallArguments ExpressionParser::message_of(int line, const std::string& message) {
+  CallArguments given;
+  given.positional.push_back(make(line, 0, Literal{message}));
+  return given;
 }
 
 ExpressionPtr ExpressionParser::expression(bool with_choice) {
@@ -258,7 +248,12 @@ ExpressionPtr ExpressionParser::product() {
   int line = current().line;
   ExpressionPtr left = unary();
   while (true) {
-    if (current().is_sign("**")) fail("operator '**' is not supported");
+    if (current().is_sign("**")) {
+      next();
+      unary();
+      left = unsupported(line, "operator '**' is not supported");
+      continue;
+    }
     const auto* found = std::find_if(std::begin(signs), std::end(signs), [&](const auto& entry) {
       return current().is_sign(entry.first);
     });
@@ -296,9 +291,8 @@ ExpressionPtr ExpressionParser::primary() {
       if (name == "true" || name == "True") return make(line, 0, Literal{true});
       if (name == "false" || name == "False") return make(line, 0, Literal{false});
       if (name == "none" || name == "None") return make(line, 0, Literal{});
-      if (is_suspect(name, macros_ > 0)) suspects_.push_back({Kind::name, line, name});
       frames_.read(id_of(name));
-      return make(line, 0, Name{id_of(name)});
+      return make(line, 0, Name{id_of(name), is_suspect(name, macros_ > 0)});
     }
     case Kind::text: {
       std::string text;
@@ -405,9 +399,7 @@ ExpressionPtr ExpressionParser::attribute(ExpressionPtr of) {
   std::string name = expect_any_name();
   const auto* variable = std::get_if<Name>(&of->node);
   if (variable && variable->id == id_of("loop") && name == "changed")
-    fail_at(line, "'loop.changed' is not supported");
-  if (current().is_sign("(") && is_unsupported_method(name))
-    fail_at(line, fmt::format("method '{}' is not supported", name));
+    return unsupported(line, "'loop.changed' is not supported");
   return make(line, below, Attribute{std::move(of), std::move(name)});
 }
 
@@ -447,9 +439,12 @@ CallArguments ExpressionParser::arguments() {
   CallArguments given;
   expect_sign("(");
   while (!current().is_sign(")")) {
-    if (current().is_sign("*") || current().is_sign("**"))
-      fail(fmt::format("arguments with '{}' are not supported", current().value));
-    if (current().kind == Kind::name && ahead().is_sign("=")) {
+    if (current().is_sign("*") || current().is_sign("**")) {
+      const Token sign = next();
+      expression();
+      given.positional.push_back(
+          unsupported(sign.line, fmt::format("arguments with '{}' are not supported", sign.value)));
+    } else if (current().kind == Kind::name && ahead().is_sign("=")) {
       std::string name = next().value;
       next();
       for (const auto& [other, value] : given.named)
@@ -465,32 +460,18 @@ CallArguments ExpressionParser::arguments() {
   return given;
 }
 
-void ExpressionParser::check_inner_names(std::string_view filter, const CallArguments& given,
-                                         int line) const {
-  const auto text_at = [&](std::size_t index) -> const std::string* {
-    if (index >= given.positional.size()) return nullptr;
-    const auto* literal = std::get_if<Literal>(&given.positional[index]->node);
-    return literal ? literal->value.if_string() : nullptr;
-  };
-  if (takes_filter_name(filter))
-    if (const auto* name = text_at(0); name && !find_filter(*name))
-      fail_at(line, fmt::format("filter '{}' is not supported", *name));
-  if (const int index = test_name_argument(filter); index >= 0)
-    if (const auto* name = text_at(to_size(index)); name && !find_test(*name))
-      fail_at(line, fmt::format("test '{}' is not supported", *name));
-}
-
 Apply ExpressionParser::filter(ExpressionPtr input) {
   expect_sign("|");
   const int line = current().line;
   std::string name = expect_any_name();
   while (skip_sign(".")) name += "." + expect_any_name();
-  const Function function = name == "safe" ? mark_safe : find_filter(name);
-  if (!function) fail_at(line, fmt::format("filter '{}' is not supported", name));
-  if (name == "safe") safe_lines_.push_back(line);
+  const Function function = find_filter(name);
   CallArguments given;
   if (current().is_sign("(")) given = arguments();
-  check_inner_names(name, given, line);
+  if (!function) {
+    return {std::move(input), refuse,
+            message_of(line, fmt::format("filter '{}' is not supported", name))};
+  }
   return {std::move(input), function, std::move(given)};
 }
 
@@ -501,7 +482,6 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr input) {
   std::string name = expect_any_name();
   while (skip_sign(".")) name += "." + expect_any_name();
   const Function function = find_test(name);
-  if (!function) fail_at(name_line, fmt::format("test '{}' is not supported", name));
   CallArguments given;
   const Token& token = current();
   const bool begins_value = token.kind == Kind::name || token.kind == Kind::text ||
@@ -513,6 +493,9 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr input) {
              !token.is_name("and")) {
     if (token.is_name("is")) fail("tests cannot be chained with 'is'");
     given.positional.push_back(postfix(primary()));
+  }
+  if (!function) {
+    return unsupported(name_line, fmt::format("test '{}' is not supported", name));
   }
   const int below = std::max(tallest(input), height(given));
   ExpressionPtr result = make(line, below, Apply{std::move(input), function, std::move(given)});

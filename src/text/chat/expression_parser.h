@@ -36,9 +36,9 @@ class ExpressionParser {
   ExpressionPtr tuple(bool with_choice = true, bool in_brackets = false);
   // `| name(...)`, with the bar at hand.
   Apply filter(ExpressionPtr input);
-  // An expression that is printed, where filters 'safe' change nothing. Elsewhere they would: text
-  // that is added to theirs gets escaped.
-  ExpressionPtr printed();
+  // What is read and not supported: it fails with the message where it runs, and nowhere else, as
+  // templates ask for much in branches that no plain conversation takes.
+  ExpressionPtr unsupported(int line, const std::string& message);
 
   NameId id_of(std::string_view name);
 
@@ -54,9 +54,6 @@ class ExpressionParser {
     ExpressionParser& parser_;
   };
 
-  // Jinja gives some names a meaning that is not supported, unless the template assigns them.
-  std::vector<Token> suspects_;
-  std::vector<int> safe_lines_;  // of filters 'safe' that are not printed
   std::map<std::string, NameId, std::less<>> names_;
   int macros_ = 0;  // that are open
   Frames frames_;
@@ -87,7 +84,7 @@ class ExpressionParser {
   ExpressionPtr test(ExpressionPtr input);
   CallArguments arguments();
   std::optional<Comparison> comparison_sign();
-  void check_inner_names(std::string_view filter, const CallArguments& given, int line) const;
+  CallArguments message_of(int line, const std::string& message);
 
   std::vector<Token> tokens_;
   std::size_t at_ = 0;

@@ -17,11 +17,10 @@ using Names = std::span<const std::string_view>;
 // What Python 3.11 has besides the supported ones, so that a key of the same name is found as
 // Python would find it.
 constexpr std::string_view kOtherOfStrings[] = {
-    "casefold",     "center",     "encode",    "expandtabs",  "format",    "format_map",
-    "index",        "isalnum",    "isalpha",   "isascii",     "isdecimal", "isdigit",
-    "isidentifier", "islower",    "isnumeric", "isprintable", "isspace",   "istitle",
-    "isupper",      "ljust",      "maketrans", "partition",   "rfind",     "rindex",
-    "rjust",        "rpartition", "swapcase",  "translate",   "zfill"};
+    "casefold",    "center",  "encode",    "expandtabs", "format_map",   "index",     "isalnum",
+    "isalpha",     "isascii", "isdecimal", "isdigit",    "isidentifier", "islower",   "isnumeric",
+    "isprintable", "isspace", "istitle",   "isupper",    "ljust",        "maketrans", "partition",
+    "rfind",       "rindex",  "rjust",     "rpartition", "swapcase",     "translate", "zfill"};
 constexpr std::string_view kOtherOfLists[] = {"copy", "count", "index"};
 constexpr std::string_view kOtherOfTuples[] = {"count", "index"};
 constexpr std::string_view kOtherOfDicts[] = {"copy", "fromkeys"};
@@ -92,12 +91,6 @@ Method find_method(const Value& value, std::string_view name) {
   if (function) return {Standing::supported, function};
   if (is_among(name, forbidden)) return {Standing::forbidden};
   return {is_among(name, other) ? Standing::unsupported : Standing::none};
-}
-
-bool is_unsupported_method(std::string_view name) {
-  if (find_string_method(name) || find_dict_method(name)) return false;
-  return is_among(name, kOtherOfStrings) || is_among(name, kOtherOfLists) ||
-         is_among(name, kOtherOfDicts);
 }
 
 }  // namespace ebb::text::jinja

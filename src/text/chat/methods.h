@@ -22,9 +22,6 @@ struct Method {
 };
 Method find_method(const Value& value, std::string_view name);
 
-// Whether a method of this name is known of strings, lists or dicts, and of none of them supported.
-bool is_unsupported_method(std::string_view name);
-
 class BoundMethod : public Object {
  public:
   BoundMethod(Value self, Function function) : self_(std::move(self)), function_(function) {}

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <set>
-
 #include "base/printable.h"
 #include "ebb/error.h"
 #include "text/chat/budget.h"
@@ -24,11 +22,6 @@ class Parser : private ExpressionParser {
     parsed->body.hidden = frames_.enter();
     parsed->body.body = body({});
     frames_.finish();
-    if (!safe_lines_.empty())
-      fail_at(safe_lines_[0], "filter 'safe' is supported only where its result is printed");
-    for (const Token& name : suspects_)
-      if (!assigned_.contains(name.value))
-        fail_at(name.line, fmt::format("'{}' is not supported", name.value));
     parsed->names = std::move(names_);
     return parsed;
   }
@@ -62,7 +55,7 @@ class Parser : private ExpressionParser {
         case Kind::data: statements.push_back({line, Text{next().value}}); break;
         case Kind::print_begin:
           next();
-          statements.push_back({line, Print{printed()}});
+          statements.push_back({line, Print{tuple()}});
           if (current().kind != Kind::print_end) fail("expected '}}' at the end of the expression");
           next();
           break;
@@ -99,6 +92,9 @@ class Parser : private ExpressionParser {
       add(generation_statement());
     else if (tag.value == "break" || tag.value == "continue")
       jump_statement(tag, add);
+    else if (tag.value == "include" || tag.value == "import" || tag.value == "from" ||
+             tag.value == "extends")
+      other_template_statement(tag, add);
     else
       fail_at(tag.line, fmt::format("statement '{}' is not supported", tag.value));
   }
@@ -110,6 +106,13 @@ class Parser : private ExpressionParser {
       add(Break{});
     else
       add(Continue{});
+  }
+
+  // There is no other template, so such a statement fails where it runs; what it says is of no use.
+  template <class Add>
+  void other_template_statement(const Token& tag, const Add& add) {
+    while (current().kind != Kind::block_end && current().kind != Kind::end) next();
+    add(Print{unsupported(tag.line, fmt::format("statement '{}' is not supported", tag.value))});
   }
 
   If if_statement() {
@@ -137,7 +140,8 @@ class Parser : private ExpressionParser {
     expect_name("in");
     loop.iterable = tuple(false);
     if (skip_name("if")) loop.condition = condition_of_loop(loop.target);
-    if (current().is_name("recursive")) fail("'recursive' loops are not supported");
+    if (current().is_name("recursive"))
+      loop.iterable = unsupported(next().line, "'recursive' loops are not supported");
     ++loops_;
     ++loop_scopes_;
     loop.body.hidden = frames_.enter();
@@ -250,10 +254,7 @@ class Parser : private ExpressionParser {
     return false;
   }
 
-  NameId assign(const std::string& name) {
-    assigned_.insert(name);
-    return id_of(name);
-  }
+  NameId assign(const std::string& name) { return id_of(name); }
 
   Target one_target(bool with_attributes) {
     const Level level(*this);
@@ -287,7 +288,6 @@ class Parser : private ExpressionParser {
     return all;
   }
 
-  std::set<std::string> assigned_;
   int loops_ = 0;        // that 'break' could leave
   int loop_scopes_ = 0;  // in which 'loop' means the loop
 };

@@ -210,6 +210,44 @@ Value select(const Value& self, const Arguments& arguments, Budget& budget) {
   return generator(std::move(kept));
 }
 
+// The item that no other is before, or behind; of equal ones the first.
+template <bool least>
+Value extreme(const Value& self, const Arguments& arguments, Budget& budget) {
+  const Bound bound(least ? "min" : "max", arguments, {"case_sensitive", "attribute"});
+  const auto items = iterate(self, budget);
+  if (items->items.empty()) {
+    return Value::undefined("no aggregated item, the sequence was empty");
+  }
+  const Value* path = bound.unless_none(1);
+  const auto key_of = [&](const Value& item) {
+    const Value key = path ? follow(item, *path, budget) : item;
+    return bound.truth(0) ? key : without_case(key, budget);
+  };
+  const Value* best = &items->items.front();
+  Value best_key = key_of(*best);
+  for (std::size_t i = 1; i < items->items.size(); ++i) {
+    budget.spend(1);
+    Value key = key_of(items->items[i]);
+    if (!(least ? is_less(key, best_key, budget) : is_less(best_key, key, budget))) continue;
+    best = &items->items[i];
+    best_key = std::move(key);
+  }
+  return *best;
+}
+
+Value sum(const Value& self, const Arguments& arguments, Budget& budget) {
+  const Bound bound("sum", arguments, {"attribute", "start"});
+  const Value* path = bound.unless_none(0);
+  Value total = bound[1] ? *bound[1] : Value(0);
+  // Python's own sum() refuses to begin with a string.
+  if (total.if_string()) throw Failure("'sum' does not add strings; use '|join'");
+  for (const Value& item : iterate(self, budget)->items) {
+    budget.spend(1);
+    total = compute(Arithmetic::add, total, path ? follow(item, *path, budget) : item, budget);
+  }
+  return total;
+}
+
 Value fall_back(const Value& self, const Arguments& arguments, Budget&) {
   const Bound bound("default", arguments, {"default_value", "boolean"});
   if (self.is_undefined() || (bound.truth(1) && !self.truth()))
@@ -228,21 +266,17 @@ Function find_sequence_filter(std::string_view name) {
   if (name == "last") return last;
   if (name == "list") return list;
   if (name == "map") return map;
+  if (name == "max") return extreme<false>;
+  if (name == "min") return extreme<true>;
   if (name == "reject") return select<false, false>;
   if (name == "rejectattr") return select<true, false>;
   if (name == "reverse") return reverse;
   if (name == "select") return select<false, true>;
   if (name == "selectattr") return select<true, true>;
   if (name == "sort") return sort;
+  if (name == "sum") return sum;
   if (name == "unique") return unique;
   return nullptr;
-}
-
-bool takes_filter_name(std::string_view filter) { return filter == "map"; }
-
-int test_name_argument(std::string_view filter) {
-  if (filter == "select" || filter == "reject") return 0;
-  return filter == "selectattr" || filter == "rejectattr" ? 1 : -1;
 }
 
 Function find_filter(std::string_view name) {

@@ -224,6 +224,7 @@ constexpr NamedMethod kMethods[] = {
     {"count", count},
     {"endswith", endswith},
     {"find", find},
+    {"format", format_text},
     {"join", join},
     {"lower", with_case<lower>},
     {"lstrip", lstrip},

@@ -29,6 +29,8 @@ struct Literal {
 };
 struct Name {
   NameId id;
+  // Jinja gives it a meaning that is not supported, unless the template assigns it.
+  bool suspect = false;
 };
 struct ListDisplay {
   std::vector<ExpressionPtr> items;

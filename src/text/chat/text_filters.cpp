@@ -11,12 +11,17 @@
 namespace ebb::text::jinja {
 namespace {
 
-template <std::string (*change)(std::string_view)>
+// What is marked 'safe' stays so in filters that change the text itself.
+Value marked_as(const Value& self, std::string text) {
+  return self.is_safe() ? Value::safe(std::move(text)) : Value(std::move(text));
+}
+
+template <std::string (*change)(std::string_view), bool keeps_mark = true>
 Value with_case(const Value& self, const Arguments& arguments, Budget& budget) {
   const Bound bound("a filter that changes case", arguments, {});
   const std::string text = to_text(self, budget);
   budget.spend(text.size() / 8);
-  return change(text);
+  return keeps_mark ? marked_as(self, change(text)) : Value(change(text));
 }
 
 // Words begin behind spaces, hyphens and opening brackets: not as `.title()` has it.
@@ -53,7 +58,7 @@ Value trim(const Value& self, const Arguments& arguments, Budget& budget) {
   const std::string text = to_text(self, budget);
   const std::string* characters = bound.text(0);
   if (characters) budget.spend(text.size() / 64 * (1 + characters->size() / 4));
-  return strip_left(strip_right(text, characters), characters);
+  return marked_as(self, std::string(strip_left(strip_right(text, characters), characters)));
 }
 
 Value replace(const Value& self, const Arguments& arguments, Budget& budget) {
@@ -64,7 +69,12 @@ Value replace(const Value& self, const Arguments& arguments, Budget& budget) {
 
 Value string(const Value& self, const Arguments& arguments, Budget& budget) {
   const Bound bound("string", arguments, {});
-  return to_text(self, budget);
+  return marked_as(self, to_text(self, budget));
+}
+
+Value safe(const Value& self, const Arguments& arguments, Budget& budget) {
+  const Bound bound("safe", arguments, {});
+  return Value::safe(to_text(self, budget));
 }
 
 Value indent(const Value& self, const Arguments& arguments, Budget& budget) {
@@ -93,7 +103,7 @@ Value indent(const Value& self, const Arguments& arguments, Budget& budget) {
     out += line;
     first = false;
   }
-  return out;
+  return marked_as(self, std::move(out));
 }
 
 Value tojson(const Value& self, const Arguments& arguments, Budget& budget) {
@@ -144,8 +154,8 @@ Value join(const Value& self, const Arguments& arguments, Budget& budget) {
 
 }  // namespace
 
-Value mark_safe(const Value& self, const Arguments& arguments, Budget& budget) {
-  return string(self, arguments, budget);
+Value refuse(const Value&, const Arguments& arguments, Budget&) {
+  throw Failure(*arguments.positional.at(0).if_string());
 }
 
 Function find_text_filter(std::string_view name) {
@@ -154,8 +164,9 @@ Function find_text_filter(std::string_view name) {
   if (name == "join") return join;
   if (name == "lower") return with_case<lower>;
   if (name == "replace") return replace;
+  if (name == "safe") return safe;
   if (name == "string") return string;
-  if (name == "title") return with_case<title_of_words>;
+  if (name == "title") return with_case<title_of_words, false>;
   if (name == "tojson") return tojson;
   if (name == "trim") return trim;
   if (name == "upper") return with_case<upper>;

@@ -38,6 +38,12 @@ Value Value::dict(Entries entries) {
       Dict{std::move(entries), depth_over(deepest), std::move(charge)});
 }
 
+Value Value::safe(std::string text) {
+  Value value;
+  value.data_ = Safe{std::make_shared<const HeldText>(std::move(text))};
+  return value;
+}
+
 Value Value::undefined(std::string why) {
   Value value;
   value.data_ = Undefined{std::make_shared<const HeldText>(std::move(why))};
@@ -89,7 +95,7 @@ std::string_view Value::type_name() const {
   if (is_bool()) return "bool";
   if (if_integer()) return "int";
   if (if_float()) return "float";
-  if (if_string()) return "str";
+  if (if_string()) return is_safe() ? "Markup" : "str";
   if (const auto list = if_list()) return list->is_tuple ? "tuple" : "list";
   if (if_dict()) return "dict";
   return if_object()->type_name();

@@ -53,6 +53,9 @@ class Value {
   static Value list(Items items);
   static Value tuple(Items items);
   static Value dict(Entries entries);
+  // A string that the filter 'safe' marked. It is a string in all but one thing: what is added to
+  // it is escaped.
+  static Value safe(std::string text);
   // Prints as nothing, is false, and fails with `why` where more is asked of it.
   static Value undefined(std::string why);
 
@@ -64,8 +67,11 @@ class Value {
   const double* if_float() const { return std::get_if<double>(&data_); }
   const std::string* if_string() const {
     const auto* text = std::get_if<std::shared_ptr<const std::string>>(&data_);
-    return text ? text->get() : nullptr;
+    if (text) return text->get();
+    const auto* safe = std::get_if<Safe>(&data_);
+    return safe ? safe->text.get() : nullptr;
   }
+  bool is_safe() const { return std::holds_alternative<Safe>(data_); }
   std::shared_ptr<const List> if_list() const;  // or a tuple
   const Dict* if_dict() const;
   Object* if_object() const;
@@ -89,12 +95,15 @@ class Value {
   bool same_object(const Value& other) const;
 
  private:
+  struct Safe {
+    std::shared_ptr<const std::string> text;
+  };
   struct Undefined {
     std::shared_ptr<const HeldText> why;
   };
   std::variant<std::monostate, bool, std::int64_t, double, std::shared_ptr<const std::string>,
                std::shared_ptr<const List>, std::shared_ptr<const Dict>, Undefined,
-               std::shared_ptr<Object>>
+               std::shared_ptr<Object>, Safe>
       data_;
 };
 

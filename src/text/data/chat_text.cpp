@@ -1,11 +1,13 @@
 #include "text/data/chat_text.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/printable.h"
 #include "ebb/error.h"
 #include "ebb/units.h"
 
@@ -44,30 +46,109 @@ class Renderer {
   std::size_t work_ = 0;
 };
 
-// The definition: every part is what the conversation up to there adds to the part before. Takes
-// time by the square of the number of answers.
+void check_parts(std::size_t bytes, std::size_t longest, const std::string& where) {
+  const auto most = std::min(static_cast<std::size_t>(kMostPartsText),
+                             static_cast<std::size_t>(kMostPartsGrowth) * longest);
+  if (bytes <= std::max(most, longest)) return;
+  throw FormatError(fmt::format(
+      "{}: the model's chat template writes earlier turns in another way once more is said, so "
+      "each answer has a text of its own: {} in all, of which {} are allowed for one line; split "
+      "the conversation into several lines",
+      where, format_bytes(static_cast<Bytes>(bytes)), format_bytes(static_cast<Bytes>(most))));
+}
+
+// What a model says first that thought nothing: "<think>" and the like are closed at once.
+std::string nothing_thought(std::string_view opening) {
+  const std::size_t begin = opening.find('<');
+  const std::size_t end = opening.find('>');
+  if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) {
+    return std::string(opening);
+  }
+  return fmt::format("{}\n</{}>\n\n", opening, opening.substr(begin + 1, end - begin - 1));
+}
+
+// As it would stand in a file, and not longer than an error's text may be.
+std::string shown(std::string_view text) { return Json(printable(text, 100)).dump(); }
+
+std::string_view without_space_behind(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+}
+
+// What the model is to say behind `asked`, which the template does not go on from: `whole` is the
+// conversation with the answer, the last of `said`.
+std::string taken_back(const std::string& asked, const std::string& whole, Json said,
+                       Renderer& render, const std::string& where) {
+  // What the template writes around an answer shows where it is.
+  constexpr std::string_view mark = "\u2021";
+  const std::string content = said.back().at("content").get<std::string>();
+  const std::size_t message = said.size();
+  said.back() = Json{{"role", said.back().at("role")}, {"content", mark}};
+  const std::string marked = render(said, false);
+  const std::size_t at = marked.rfind(mark);
+  const bool begins =
+      at != std::string::npos && at <= asked.size() &&
+      std::string_view(marked).substr(0, at) == std::string_view(asked).substr(0, at) &&
+      std::string_view(whole).starts_with(std::string_view(marked).substr(0, at));
+  const std::string_view behind =
+      begins ? std::string_view(marked).substr(at + mark.size()) : std::string_view();
+  std::string_view words = begins ? std::string_view(whole).substr(at) : std::string_view();
+  if (!begins || !words.ends_with(behind)) {
+    throw FormatError(fmt::format(
+        "{}: with message {} the model's chat template writes what was said before it differently, "
+        "so the assistant's words cannot be told from the rest; write the text out as "
+        "{{\"prompt\", \"completion\"}}",
+        where, message));
+  }
+  words.remove_suffix(behind.size());
+  const std::string_view opening = std::string_view(asked).substr(at);
+  std::string_view answer = content;
+  if (!answer.ends_with(words)) answer = without_space_behind(answer);
+  if (!answer.starts_with(opening) || !answer.ends_with(words)) {
+    throw FormatError(fmt::format(
+        "{}: the model's chat template asks for an answer with {}, which message {} does not begin "
+        "with; so the model would learn to go on from what it never sees. Begin the \"content\" "
+        "with it and with what the assistant thought, as the model itself answers (where nothing "
+        "was thought: {}), or write the text out as {{\"prompt\", \"completion\"}}",
+        where, shown(opening), message, shown(nothing_thought(opening))));
+  }
+  return std::string(answer.substr(opening.size())) + std::string(behind);
+}
+
+// The definition. Takes time by the square of the number of answers.
 ChatText by_definition(const Json& messages, Renderer& render, const std::string& where) {
   ChatText out;
-  const auto add = [&](std::string whole, bool answer, std::size_t message) {
-    if (!whole.starts_with(out.text)) {
-      throw FormatError(fmt::format(
-          "{}: with message {} the model's chat template writes what was said before it "
-          "differently, so the assistant's words cannot be told from the rest; give each answer a "
-          "line of its own that ends with it, or write the text out as {{\"prompt\", "
-          "\"completion\"}}",
-          where, message));
-    }
-    out.text = std::move(whole);
-    out.parts.push_back({out.text.size(), answer});
+  std::size_t begin = 0;  // of what was written last from the conversation's beginning
+  const auto written = [&] { return std::string_view(out.text).substr(begin); };
+  const auto add = [&](std::string_view more, bool answer, bool anew) {
+    out.text += more;
+    out.parts.push_back({out.text.size(), answer, anew});
   };
+  std::size_t longest = 0;
   Json said = Json::array();
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const bool answer = is_answer(messages[i]);
-    if (answer) add(render(said, true), false, i + 1);
-    said.push_back(messages[i]);
-    if (answer) add(render(said, false), true, i + 1);
+  for (const Json& message : messages) {
+    if (!is_answer(message)) {
+      said.push_back(message);
+      continue;
+    }
+    const std::string asked = render(said, true);
+    said.push_back(message);
+    const std::string whole = render(said, false);
+    const bool anew = !asked.starts_with(written());
+    if (anew) begin = out.text.size();
+    add(std::string_view(asked).substr(written().size()), false, anew);
+    add(whole.starts_with(asked) ? whole.substr(asked.size())
+                                 : taken_back(asked, whole, said, render, where),
+        true, false);
+    longest = std::max({longest, whole.size(), asked.size()});
+    check_parts(out.text.size(), begin > 0 ? longest : out.text.size(), where);
   }
-  if (!is_answer(messages.back())) add(render(said, false), false, messages.size());
+  // Nothing of what comes behind the last answer is learned; where it changes that, it is left out.
+  if (!is_answer(messages.back())) {
+    const std::string whole = render(said, false);
+    if (whole.starts_with(written())) {
+      add(std::string_view(whole).substr(written().size()), false, false);
+    }
+  }
   return out;
 }
 

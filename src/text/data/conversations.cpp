@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -16,14 +18,15 @@ bool is_assistant(const Json& message) { return message.at("role") == "assistant
 void check_messages(const Json& messages, const std::string& where) {
   if (!messages.is_array()) {
     throw FormatError(
-        fmt::format("{}: \"messages\" is of type {}; expected a list of {{\"role\", "
-                    "\"content\"}} objects",
+        fmt::format("{}: the messages are of type {}; expected a list of {{\"role\", \"content\"}} "
+                    "objects",
                     where, messages.type_name()));
   }
   if (messages.empty()) {
-    throw FormatError(fmt::format(
-        "{}: \"messages\" is empty; a conversation needs at least one answer of the assistant",
-        where));
+    throw FormatError(
+        fmt::format("{}: the list of messages is empty; a conversation needs at least one answer "
+                    "of the assistant",
+                    where));
   }
   bool answered = false;
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -48,6 +51,26 @@ void check_messages(const Json& messages, const std::string& where) {
   }
 }
 
+// Where all of it is learned, it need not be known who says what: then one text will do for
+// templates that do not only add.
+ChatText text_of(const Json& messages, const Encoding& encoding, const std::string& where) {
+  if (!encoding.loss_on_all) return chat_text(messages, encoding.chat, where);
+  try {
+    ChatText chat = chat_text(messages, encoding.chat, where);
+    if (std::ranges::none_of(chat.parts, &ChatText::Part::anew)) return chat;
+  } catch (const FormatError&) {
+    // What is wrong with the messages is wrong with their text, too.
+  }
+  ChatText whole;
+  try {
+    whole.text = encoding.chat(messages, false);
+  } catch (const FormatError& error) {
+    throw FormatError(fmt::format("{}: {}", where, error.what()));
+  }
+  whole.parts.push_back({.end = whole.text.size(), .answer = true});
+  return whole;
+}
+
 }  // namespace
 
 Item encode_conversation(const Json& messages, const Encoding& encoding, const std::string& where) {
@@ -60,18 +83,24 @@ Item encode_conversation(const Json& messages, const Encoding& encoding, const s
         "one, or write the text out as {{\"prompt\", \"completion\"}}",
         where));
   }
-  const ChatText chat = chat_text(messages, encoding.chat, where);
-  Continuation text(*encoding.tokenizer);
+  const ChatText chat = text_of(messages, encoding, where);
+  std::optional<Continuation> text(*encoding.tokenizer);
   // The template ends the conversation its own way, without end of text.
   Item item{.tokens = {}, .next = Item::kUnknown};
   std::size_t begin = 0;
+  std::size_t encoded_bytes = 0;
   for (const ChatText::Part& part : chat.parts) {
+    if (part.anew) {
+      encoded_bytes += text->encoded_bytes();
+      text.emplace(*encoding.tokenizer);
+      item.part_begins.push_back(item.tokens.size());
+    }
     const std::string_view words = std::string_view(chat.text).substr(begin, part.end - begin);
-    for (const std::int32_t id : text.extend(words)) {
+    for (const std::int32_t id : text->extend(words)) {
       item.tokens.push_back(part.answer || encoding.loss_on_all ? id : ~id);
     }
     begin = part.end;
-    check_chat_work(text.encoded_bytes(), where);
+    check_chat_work(encoded_bytes + text->encoded_bytes(), where);
   }
   if (item.tokens.empty()) {
     throw FormatError(fmt::format(

@@ -19,6 +19,7 @@ struct DocumentPath {
 struct SkippedFile {
   std::filesystem::path path;
   std::string reason;
+  bool bad = false;  // it was to be read, and cannot be
 };
 
 struct DocumentPaths {

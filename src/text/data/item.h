@@ -22,6 +22,9 @@ struct Item {
   // What the last token should predict where tokens run on: an id, kNextItem (a document ended, so
   // the beginning of whatever comes next) or kUnknown (the text goes on in another item).
   std::int32_t next = kNextItem;
+  // Where tokens begin, but for the first, that do not go on from those before them: each such part
+  // is laid into rows as an item of its own. Most items have one part.
+  std::vector<std::size_t> part_begins = {};
   // What is wrong with an item that is to be skipped, which has no tokens; empty for all others.
   std::string problem = {};
 };

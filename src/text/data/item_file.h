@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "ebb/units.h"
@@ -32,6 +33,11 @@ class ItemFile {
   virtual std::int64_t items() const = 0;
   virtual Item read(std::int64_t item, const Encoding& encoding) const = 0;
 
+  // Where the item is, for messages: the file, and the line if it has lines.
+  virtual std::string place(std::int64_t item) const {
+    return file_.name() + ", part " + std::to_string(item + 1);
+  }
+
   // Bytes of the file that an item takes at most.
   virtual Bytes largest_item() const = 0;
   // Of all items together; the count itself is known only after tokenizing.
@@ -49,15 +55,32 @@ class ItemFile {
 using IndexProgress = std::function<void(Bytes done)>;
 
 std::unique_ptr<ItemFile> open_passages(SourceFile file, Bytes passage_bytes);
+
 // What becomes of lines that cannot be used.
 enum class BadLines {
-  refuse,  // the first that is found is an error
-  keep,    // reading one is an error, finding it is none
+  refuse,    // the first that is found is an error
+  keep,      // reading one is an error, finding it is none
+  keep_all,  // so it is where all of them are bad, and reading each says why
 };
 
-// Reads all of the file. Throws FormatError where no line says what the lines are.
-std::unique_ptr<ItemFile> open_jsonl(SourceFile file, const IndexProgress& progress,
-                                     BadLines bad = BadLines::refuse);
+// What holds the text or the messages of an example, where the user says so: a key of a line's
+// object, a column of CSV. Both empty: what Ebb knows.
+struct Columns {
+  std::string text = {};
+  std::string messages = {};
+};
+
+struct ExampleOptions {
+  IndexProgress progress = {};
+  BadLines bad = BadLines::refuse;
+  Columns columns = {};
+};
+
+// Both read all of the file. They throw FormatError where nothing is in it, and where no line says
+// what the lines are.
+std::unique_ptr<ItemFile> open_jsonl(SourceFile file, const ExampleOptions& options);
+// Rows with a header before them that names their columns.
+std::unique_ptr<ItemFile> open_csv(SourceFile file, const ExampleOptions& options);
 std::unique_ptr<ItemFile> open_token_file(SourceFile file, const Encoding& encoding,
                                           std::int64_t window_tokens);
 

@@ -18,33 +18,50 @@ const char* find_line_feed(const char* begin, const char* end) {
   return static_cast<const char*>(std::memchr(begin, '\n', to_size(end - begin)));
 }
 
-[[noreturn]] void throw_long_line(const SourceFile& file, std::int64_t line) {
+[[noreturn]] void throw_long_line(const SourceFile& file, const LineEnds& ends, std::int64_t line) {
   throw FormatError(fmt::format(
-      "{}, line {}: the line is longer than {}, the most that Ebb reads; split it into several",
-      file.name(), line, format_bytes(LineIndex::kLongestLine)));
+      "{}, {} {}: the {} is longer than {}, the most that Ebb reads; {}split it into several",
+      file.name(), ends.noun(), line, ends.noun(), format_bytes(LineIndex::kLongestLine),
+      ends.of_rows() ? "close the quotes that it opens, or " : ""));
 }
 
 }  // namespace
 
-void throw_blank_line(const SourceFile& file, std::int64_t line) {
-  throw FormatError(fmt::format(
-      "{}, line {}: the line is empty; every line of a JSONL file is a JSON object. Remove it, for "
-      "example with: grep -v '^[[:space:]]*$' FILE > NEW",
-      file.name(), line));
+const char* LineEnds::find(const char* begin, const char* end) {
+  if (!separator_) return find_line_feed(begin, end);
+  for (const char* at = begin; at < end; ++at) {
+    const char c = *at;
+    if (state_ == State::in_quotes) {
+      if (c == '"') state_ = State::behind_quote;
+      continue;
+    }
+    if (c == '\n') {
+      state_ = State::field_begin;
+      return at;
+    }
+    if (c == *separator_) {
+      state_ = State::field_begin;
+    } else if (c == '"' && state_ != State::in_field) {
+      // Two of them in quotes are one that is meant.
+      state_ = State::in_quotes;
+    } else {
+      state_ = State::in_field;
+    }
+  }
+  return nullptr;
 }
 
-LineIndex::LineIndex(const SourceFile& file, Bytes begin, BadLines bad,
+LineIndex::LineIndex(const SourceFile& file, Bytes begin, LineEnds ends, BadLines bad,
                      const IndexProgress& progress, Digest& digest)
-    : begin_(begin) {
+    : begin_(begin), ends_(ends) {
   Bytes line_begin = begin;
   const auto require_short = [&](Bytes end) {
     if (bad == BadLines::refuse && end - line_begin > kLongestLine) {
-      throw_long_line(file, lines_ + 1);
+      throw_long_line(file, ends_, lines_ + 1);
     }
   };
   const auto end_line = [&](Bytes end) {
     const Bytes bytes = end - line_begin;
-    if (bad == BadLines::refuse && bytes == 0) throw_blank_line(file, lines_ + 1);
     require_short(end);
     if (bytes <= kLongestLine) longest_ = std::max(longest_, bytes);
     line_begin = end + 1;
@@ -58,9 +75,10 @@ LineIndex::LineIndex(const SourceFile& file, Bytes begin, BadLines bad,
     digest.add(std::as_bytes(piece));
     for (Bytes block = 0; block < bytes; block += kBlock) {
       line_feeds_before_.push_back(lines_);
+      if (ends.of_rows()) states_.push_back(ends.state());
       const char* from = piece.data() + block;
       const char* end = piece.data() + std::min(block + kBlock, bytes);
-      while (const char* feed = find_line_feed(from, end)) {
+      while (const char* feed = ends.find(from, end)) {
         end_line(at + (feed - piece.data()));
         from = feed + 1;
       }
@@ -70,6 +88,7 @@ LineIndex::LineIndex(const SourceFile& file, Bytes begin, BadLines bad,
   }
   if (line_begin < file.size()) end_line(file.size());
   line_feeds_before_.shrink_to_fit();
+  states_.shrink_to_fit();
 }
 
 std::string LineIndex::read(const SourceFile& file, std::int64_t line) const {
@@ -82,6 +101,8 @@ std::string LineIndex::read(const SourceFile& file, std::int64_t line) const {
     to_skip = line - line_feeds_before_[block];
   }
   std::string out;
+  LineEnds ends = ends_;
+  if (ends.of_rows()) ends.set(states_[block]);
   List<char> buffer(std::min(kBlock, file.size() - begin_));
   for (Bytes at = begin_ + block * kBlock; at < file.size(); at += kBlock) {
     const Bytes bytes = std::min(kBlock, file.size() - at);
@@ -90,7 +111,7 @@ std::string LineIndex::read(const SourceFile& file, std::int64_t line) const {
     const char* from = piece.data();
     const char* end = from + bytes;
     for (; to_skip > 0; --to_skip) {
-      const char* feed = find_line_feed(from, end);
+      const char* feed = ends.find(from, end);
       if (feed == nullptr) {
         throw IoError(fmt::format(
             "{} has other lines than when the data was opened; leave the data as it is during a "
@@ -99,10 +120,10 @@ std::string LineIndex::read(const SourceFile& file, std::int64_t line) const {
       }
       from = feed + 1;
     }
-    const char* feed = find_line_feed(from, end);
+    const char* feed = ends.find(from, end);
     out.append(from, feed == nullptr ? end : feed);
     // One that is too long is not gathered: the memory is counted for the longest of the others.
-    if (static_cast<Bytes>(out.size()) > longest_) throw_long_line(file, line + 1);
+    if (static_cast<Bytes>(out.size()) > longest_) throw_long_line(file, ends_, line + 1);
     if (feed != nullptr) break;
   }
   return out;

@@ -12,6 +12,13 @@
 namespace ebb::text {
 namespace {
 
+// Of the part of an item that the token at `offset` belongs to.
+std::int64_t part_end(const VisitedItem& visited, std::int64_t offset) {
+  const auto& begins = visited.item.part_begins;
+  const auto next = std::ranges::upper_bound(begins, to_size(offset));
+  return static_cast<std::int64_t>(next == begins.end() ? visited.item.tokens.size() : *next);
+}
+
 std::int64_t size_of(const VisitedItem& visited) {
   return static_cast<std::int64_t>(visited.item.tokens.size());
 }
@@ -134,10 +141,11 @@ void BatchMaker::place(Batch& batch, std::int64_t at, std::int64_t count,
 std::int64_t BatchMaker::fill_stream(Batch& batch, std::int64_t row) {
   std::int64_t at = 0;
   while (at < shape_.sequence && load(batch.left_out)) {
-    const std::int64_t end = std::min(offset_ + shape_.sequence - at, size_of(*current_));
-    const std::int32_t last = end < size_of(*current_)
-                                  ? target_of(current_->item.tokens[to_size(end)])
-                                  : target_behind_item();
+    const std::int64_t part = part_end(*current_, offset_);
+    const std::int64_t end = std::min(offset_ + shape_.sequence - at, part);
+    const std::int32_t last = end < part ? target_of(current_->item.tokens[to_size(end)])
+                              : end < size_of(*current_) ? Item::kUnknown
+                                                         : target_behind_item();
     place(batch, row * shape_.sequence + at, end - offset_, last);
     at += end - offset_;
     offset_ = end;
@@ -149,13 +157,14 @@ std::int64_t BatchMaker::fill_examples(Batch& batch, std::int64_t row) {
   std::int64_t at = 0;
   while (load(batch.left_out)) {
     // The last token predicts nothing, so it needs no place.
-    const std::int64_t size = size_of(*current_);
+    const std::int64_t end = part_end(*current_, offset_);
+    const std::int64_t size = end - offset_;
     const std::int64_t room = shape_.sequence - at;
     if (at > 0 && (packing_ == Packing::none || size - 1 > room)) break;
     const std::int64_t count = std::min(size, room);
     if (count > 0) {
       const std::int32_t last =
-          count < size ? target_of(current_->item.tokens[to_size(count)]) : -1;
+          count < size ? target_of(current_->item.tokens[to_size(offset_ + count)]) : -1;
       place(batch, row * shape_.sequence + at, count, last);
     }
     if (size - 1 > room) {
@@ -163,7 +172,7 @@ std::int64_t BatchMaker::fill_examples(Batch& batch, std::int64_t row) {
       batch.left_out.cut_tokens += size - 1 - room;
     }
     at += count;
-    offset_ = size;
+    offset_ = end;
   }
   return at;
 }

@@ -8,6 +8,8 @@
 #include "base/seconds_since.h"
 #include "ebb/error.h"
 
+#include "text/data/chat_text.h"
+
 namespace ebb::text {
 
 ReadAhead::ReadAhead(const DataSet& data, Order order, AheadBounds bounds)
@@ -98,7 +100,12 @@ double ReadAhead::waited_seconds() const {
 Bytes reading_bytes(const DataSet& data) {
   // Its bytes, a few copies of them as JSON values and rendered text, at most a token of four bytes
   // for each of them in up to three vectors that grow by doubling, and a block of the file.
-  return 32 * data.largest_item() + 64 * kKiB;
+  Bytes bytes = 32 * data.largest_item() + 64 * kKiB;
+  // Where a template writes earlier turns in another way, each answer has its own text.
+  if (data.find(Form::conversations)) {
+    bytes += std::min<Bytes>(4 * kMostPartsGrowth * data.largest_item(), 8 * kMostPartsText);
+  }
+  return bytes;
 }
 
 }  // namespace ebb::text

@@ -14,9 +14,16 @@ namespace ebb::text {
 SourceFile::SourceFile(io::FileSystem& files, std::filesystem::path path)
     : files_(&files), path_(std::move(path)), kept_(files.open(path_)), stamp_(kept_->stamp()) {}
 
+SourceFile::SourceFile(std::filesystem::path path, UnpackedText text)
+    : path_(std::move(path)), text_(std::move(text)) {}
+
 std::string SourceFile::name() const { return fmt::format("'{}'", path_.string()); }
 
 void SourceFile::read(Bytes offset, std::span<std::byte> out) const {
+  if (text_) {
+    text_->file->read(text_->begin + offset, out);
+    return;
+  }
   const std::unique_ptr<io::File> opened = kept_ ? nullptr : files_->open(path_);
   io::File& file = kept_ ? *kept_ : *opened;
   require_unchanged(file);
