@@ -316,11 +316,18 @@ class Contract(unittest.TestCase):
         for options, words in (({"states": "moon"}, "resident, stream or host"),
                                ({"state_format": "int3"}, "state-format"),
                                ({"offload_fraction": 2.0}, "offload_fraction"),
-                               ({"host_memory": 16}, "host"), ({"lr": -1.0}, "learning rate"),
-                               ({"betas": (2.0, 0.9)}, "beta1")):
+                               ({"host_memory": 16}, "host")):
             weight.grad = torch.ones(4)
             with self.assertRaisesRegex(ebb.Error, words):
                 ebb.torch.AdamW([weight], **options).step()
+        for options, words, later in (({"lr": -1.0}, "lr=-1", "learning rate"),
+                                      ({"betas": (2.0, 0.9)}, "betas", "beta1")):
+            with self.assertRaisesRegex(ValueError, words):
+                ebb.torch.AdamW([weight], **options)
+            changed = ebb.torch.AdamW([weight])
+            changed.param_groups[0].update(options)  # as a schedule may
+            with self.assertRaisesRegex(ebb.Error, later):
+                changed.step()
         sparse = torch.nn.Embedding(8, 4, sparse=True)
         sparse(torch.tensor([1])).sum().backward()
         with self.assertRaisesRegex(ebb.Error, "sparse"):
