@@ -21,7 +21,7 @@ void add_watch(CLI::App& app, Action& action) {
   verb->callback([run, &action] {
     action = [run] {
       RunWatch watch(*run);
-      Progress progress;
+      Progress progress(Progress::Detail::usual);
       // Asked before the log is read: what a run wrote last is shown, too. Ctrl-C ends the watcher,
       // never the run.
       for (bool running = true; running;) {
