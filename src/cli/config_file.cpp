@@ -175,8 +175,9 @@ void ConfigFlag::apply(const std::string& file, const std::string& source) const
   }
 }
 
-bool ConfigFlag::has_required() const {
-  return std::none_of(required_.begin(), required_.end(), [](const auto* o) { return o->empty(); });
+bool ConfigFlag::has_required(const CLI::Option& but) const {
+  return std::none_of(required_.begin(), required_.end(),
+                      [&](const auto* o) { return o != &but && o->empty(); });
 }
 
 void ConfigFlag::check_required() const {

@@ -21,7 +21,8 @@ class ConfigFlag {
   void apply() const;
   // The same of another file; `source` begins the errors: "--resume run/settings.toml".
   void apply(const std::string& file, const std::string& source) const;
-  bool has_required() const;
+  // Whether all that is required is there, but for an option that the caller knows otherwise.
+  bool has_required(const CLI::Option& but) const;
   // Throws CLI::RequiredError where something that is required is in neither.
   void check_required() const;
 

@@ -155,7 +155,7 @@ void take_kept_settings(const ConfigFlag& config, const CLI::Option& out, const 
   const std::string file = (fs::path(run) / kSettingsName).string();
   if (fs::exists(file, error)) {
     config.apply(file, "--resume " + file);
-  } else if (!config.has_required()) {
+  } else if (!config.has_required(out)) {
     throw ConfigError(fmt::format(
         "{}: the folder has no {}, which runs of the command line keep; give the run's folder (not "
         "that of a checkpoint), or the run's flags again with --resume",

@@ -135,7 +135,7 @@ TEST_F(ResumeTest, PathsAreKeptFromTheRootOn) {
   const std::string kept = read_file(at("run/settings.toml"));
   EXPECT_THAT(kept, AllOf(HasSubstr("preset:tiny"), HasSubstr(at("data.txt")),
                           HasSubstr("sequence = 32\n"), HasSubstr("learning-rate = 0.0003\n"),
-                          Not(HasSubstr("resume")), Not(HasSubstr("\nout ="))));
+                          Not(HasSubstr("\nresume")), Not(HasSubstr("\nout ="))));
   const Finished rest = run_ebb({"train", "--resume", at("run"), "--schedule", "cosine"});
   EXPECT_EQ(rest.code, 0) << rest.err;
 }
