@@ -18,10 +18,9 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
   // First, as it throws where no file can be made there: before anything is planned.
   engine::TraceFile trace(files, options.trace);
   const files::ModelSource source = files::find_model(files, options.model);
-  const std::int64_t tokens =
+  const api::TextTokens tokens =
       api::text_tokens({"--prompt-tokens", prompt_tokens}, options.max_tokens, source.config,
-                       source.config.max_positions)
-          .most;
+                       source.config.max_positions);
   const api::PlannedMachine on = api::planned_machine(
       files, {.device = options.device, .threads = options.threads, .profile = {}}, machine);
   engine::GeneratorSettings settings{
@@ -30,7 +29,7 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
                                                      : engine::dtype_of(options.dtype, DType::bf16),
       .kept = engine::kept_types(files, source, on.profile.device),
       .sequences = api::check_sequences(options.sequences),
-      .positions = prompt_tokens + tokens,
+      .positions = prompt_tokens + tokens.most,
       .prompt_tokens = prompt_tokens,
       .limits = engine::limits_within(on.memory, options.device_memory, options.host_memory)};
   const Bytes host = settings.limits[plan::Tier::host];
@@ -48,7 +47,7 @@ std::string explain_generation(const GenerateOptions& options, std::int64_t prom
        .profile = on.profile},
       settings);
   if (trace.wanted()) trace.write(plan::predicted_traces(plan));
-  return plan::explain(plan) + on.explain();
+  return plan::explain(plan) + (tokens.note.empty() ? "" : tokens.note + "\n") + on.explain();
 }
 
 }  // namespace ebb

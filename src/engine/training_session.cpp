@@ -88,6 +88,10 @@ StepReport TrainingSession::train_step() {
   state_.step = run_->steps_done();
   state_.data_position = batches.back().position_after;
   count_data(batches);
+  if (!log_) {
+    begin_files();
+    before_ = Clock::now();  // writing them is not training
+  }
   const StepReport report = tell(result, seconds);
   if (draw_step(false)) {
     before_ = Clock::now();  // drawing is not training
@@ -133,6 +137,7 @@ std::optional<double> TrainingSession::run_validation() {
   validated_step_ = state_.step;
   figures_.validation_losses.push_back(loss);
   figures_.validation_seconds += seconds_between(start, Clock::now());
+  begin_files();
   log_->add_validation(state_.step, loss, all.loss_tokens);
   observer_.note(
       fmt::format("Validation after step {}: loss {:.4f}, perplexity {:.2f}, over {} tokens",

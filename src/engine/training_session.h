@@ -74,6 +74,9 @@ class TrainingSession {
   bool stop_requested_quietly();
   void restore_state(const std::filesystem::path& folder);
   void fill_parameters();
+  // The run's settings, its plan and its log, in its folder: with the first step or validation, as
+  // a run that fails before leaves nothing behind.
+  void begin_files();
   void make_saving();
   StepReport train_step();
   std::optional<double> run_validation();
@@ -109,6 +112,7 @@ class TrainingSession {
   std::unique_ptr<Saving> saving_;
   std::unique_ptr<StepLog> log_;
   std::unique_ptr<RunPictures> pictures_;
+  std::int64_t steps_before_ = 0;  // this part of the run
   std::unique_ptr<text::ValidationBatches> validation_;
   std::unique_ptr<text::Prefetcher> prefetch_;
   RunFigures figures_;

@@ -80,9 +80,11 @@ const plan::Plan& TrainingSession::plan() {
   io::check_stop(stop_);
   plan_ = plan_training(runtime_, settings_);
   figures_.start.lap("plan");
-  observer_.detail(plan::explain(*plan_) +
-                   explain_disk(*plan_, options_.steps, options_.disk_endurance));
+  const std::string disk = explain_disk(*plan_, options_.steps, options_.disk_endurance);
+  observer_.detail(plan::explain(*plan_) + disk);
   observer_.note(opening_lines(*plan_, settings_, options_, state_.step));
+  // What a run does to the drives is told where it was asked for.
+  if (options_.disk_endurance && !disk.empty()) observer_.note(disk.substr(0, disk.size() - 1));
   return *plan_;
 }
 
@@ -116,14 +118,8 @@ void TrainingSession::start() {
   io::check_stop(stop_);
   observer_.detail("Started: " + figures_.start.text());
   make_saving();
-  if (!options_.settings.empty()) {
-    io::write_text_atomically(files_, folder_.path() / kSettingsName, options_.settings);
-  }
-  log_ = std::make_unique<StepLog>(files_, folder_.path(), state_.step, options_.log, note());
+  steps_before_ = state_.step;
   pictures_ = std::make_unique<RunPictures>(files_, folder_.path(), note());
-  pictures_->write_plan(*run_, runtime_, options_, key_,
-                        plan::explain(run_->plan()) +
-                            explain_disk(run_->plan(), options_.steps, options_.disk_endurance));
   validation_ = data_.validation();
   failed_ = false;
   // From here on there is something to save, whatever fails.
@@ -138,6 +134,17 @@ void TrainingSession::start() {
     }
   });
   before_ = left_ = Clock::now();
+}
+
+void TrainingSession::begin_files() {
+  if (log_) return;
+  if (!options_.settings.empty()) {
+    io::write_text_atomically(files_, folder_.path() / kSettingsName, options_.settings);
+  }
+  pictures_->write_plan(*run_, runtime_, options_, key_,
+                        plan::explain(run_->plan()) +
+                            explain_disk(run_->plan(), options_.steps, options_.disk_endurance));
+  log_ = std::make_unique<StepLog>(files_, folder_.path(), steps_before_, options_.log, note());
 }
 
 void TrainingSession::fill_parameters() {

@@ -218,7 +218,7 @@ TEST_F(TextBatchTest, TextsThatWereBegunGoOnBesideOneThatIsWaitedFor) {
 TEST_F(TextBatchTest, RefusesWhatGenerateRefuses) {
   Generator generator = make(2);
   TextJob job{.prompt = {.text = "line"}};
-  job.sampling.max_tokens = 1000;
+  job.sampling.max_tokens = 0;
   EXPECT_THROW(generator.begin(job), ConfigError);
   EXPECT_FALSE(generator.advance());
   for (const std::int64_t sequences : {0, -1, 100'000}) {

@@ -144,8 +144,8 @@ TEST_F(BadInput, UnknownAndMissingFlags) {
   expect_refused({"generate"}, {"--model", "required"});
   expect_refused({"inspect"}, {"path", "required"});
   expect_refused({"sail"}, {"'sail' is not a verb",
-                            "train, plan, generate, evaluate, chat, inspect, quantize, tokenize, "
-                            "probe and bench"});
+                            "train, plan, generate, evaluate, chat, inspect, quantize, check, "
+                            "tokenize, report, watch, probe and bench"});
   expect_refused({}, {"ebb --help"});
 }
 

@@ -128,8 +128,8 @@ TEST(Bench, BadFlags) {
   expect_refused(bench + Arguments{"1000000000000"},
                  {"--parameters 1000000000000", "TiB", "give at most", "--rule"}, 2);
   expect_refused({"bench"}, {"subcommand", "ebb bench --help"});
-  expect_refused({"bench", "moon"},
-                 {"'moon' is not a verb", "of bench are optimizer", "ebb bench --help"});
+  expect_refused({"bench", "moon"}, {"'moon' is not a verb",
+                                     "The verbs of 'ebb bench' are optimizer", "ebb bench --help"});
 }
 
 class Isa : public SmallCommands {

@@ -105,7 +105,8 @@ TEST_F(ChatTest, PromptsComeFromFilesAndTheInput) {
     std::vector<Json> found;
     for (std::string each; std::getline(all, each);) {
       found.push_back(Json::parse(each));
-      for (const char* key : {"prompt_seconds", "tokens_per_second", "device_peak"}) {
+      for (const char* key :
+           {"prompt_seconds", "tokens_per_second", "device_peak", "device_limit"}) {
         found.back().erase(key);
       }
     }
@@ -126,8 +127,8 @@ TEST_F(ChatTest, PromptsComeFromFilesAndTheInput) {
 }
 
 TEST_F(ChatTest, LogProbabilitiesNeedJson) {
-  const Arguments generate = {"generate",    "--model", "preset:tiny", "--max-tokens", "2",
-                              "--log-probs", "2"};
+  const Arguments generate = {"generate",     "--model", "preset:tiny", "--prompt", "a",
+                              "--max-tokens", "2",       "--log-probs", "2"};
   EXPECT_THAT(run_ebb(generate).err, HasSubstr("--log-probs: they are part of the JSON"));
   const Json json = Json::parse(run_ebb(generate + Arguments{"--json"}).out);
   EXPECT_EQ(json["log_probabilities"][0]["likeliest"].size(), 2u);

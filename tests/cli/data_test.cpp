@@ -196,7 +196,7 @@ TEST_F(DataTest, BadLinesAreSkippedWhereAsked) {
   const auto train = [&](const std::string& out, int steps) {
     return train_on(at("bad.jsonl"), at(out), steps) + skip;
   };
-  expect_refused(train_on(at("bad.jsonl"), at("no"), 2), {"bad.jsonl', line "});
+  expect_refused(train_on(at("bad.jsonl"), at("stopped"), 90), {"bad.jsonl', line "});
   const Finished run = run_ebb(train("whole", 90) + Arguments{"--summary", at("whole.json")});
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("bad.jsonl', line "), HasSubstr("There may be more"),

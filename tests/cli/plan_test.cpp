@@ -78,11 +78,13 @@ TEST_F(PlanTest, OfGeneration) {
   EXPECT_EQ(same.code, 2) << same.out;
   EXPECT_THAT(same.err, AllOf(HasSubstr("Missing on the device"), HasSubstr("key-value cache")));
   EXPECT_THAT(plan(tiny + Arguments{"--max-tokens", "0"}).err, HasSubstr("--max-tokens 0"));
-  // What was asked for is refused, what is usual is cut.
+  // What was asked for is cut, and told; so is what is usual.
   const Arguments long_prompt = {"--prompt-tokens", "4000"};
-  EXPECT_THAT(plan(tiny + long_prompt + Arguments{"--max-tokens", "200"}).err,
-              HasSubstr("4096 positions"));
-  EXPECT_THAT(plan(tiny + long_prompt).out, HasSubstr("up to 96 more"));
+  EXPECT_THAT(plan(tiny + long_prompt + Arguments{"--max-tokens", "200"}).out,
+              AllOf(HasSubstr("--max-tokens 200 is cut to 96"), HasSubstr("4096 positions"),
+                    HasSubstr("up to 96 more")));
+  EXPECT_THAT(plan(tiny + long_prompt).out,
+              AllOf(HasSubstr("At most 96 tokens are written"), HasSubstr("up to 96 more")));
   EXPECT_THAT(plan({"generate"}).err, HasSubstr("--model"));
   EXPECT_THAT(plan({}).err, HasSubstr("--model"));
 }
@@ -183,7 +185,7 @@ TEST_F(PlanTest, WithWhatTheProbeKept) {
   EXPECT_THAT(planned.out,
               AllOf(HasSubstr("Speeds were measured: " + at("cache/ebb/profile-cpu.json")),
                     HasSubstr(profile.at("name").get<std::string>())));
-  const Finished trained = run_ebb(train(at("run"), 1) + Arguments{"--device", "cpu"});
+  const Finished trained = run_ebb(train(at("run"), 1) + Arguments{"--device", "cpu", "--verbose"});
   EXPECT_THAT(trained.out + trained.err, HasSubstr("Speeds were measured"));
   const std::string more = std::to_string(profile.at("cores").get<int>() + 1);
   EXPECT_THAT(plan(tiny + Arguments{"--threads", more}).out,

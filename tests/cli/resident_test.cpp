@@ -70,9 +70,10 @@ TEST_F(ResidentTest, UnderTightLimitsTheProcessIsNoLargerThanTheyAllow) {
     const auto host = tiers.at("host").at("predicted_peak").get<Bytes>();
     // The same plan again, in no more than it said it needs.
     const std::string tight = name + "-tight";
-    const Finished end = run(tight, more + plan +
-                                        Arguments{"--device-memory", std::to_string(device),
-                                                  "--host-memory", std::to_string(host)});
+    const Finished end =
+        run(tight, more + plan +
+                       Arguments{"--device-memory", std::to_string(device), "--host-memory",
+                                 std::to_string(host), "--verbose"});
     ASSERT_EQ(end.code, 0) << end.err;
     const Json process = summary(tight).at("process");
     const auto resident = process.at("resident_peak").get<Bytes>();

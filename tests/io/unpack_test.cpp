@@ -21,6 +21,8 @@ struct Case {
   std::string (*pack)(std::string_view);
 };
 
+void PrintTo(const Case& of, std::ostream* out) { *out << of.name; }
+
 class UnpackTest : public testing::TestWithParam<Case> {
  protected:
   // `taken` of the file's bytes are handed on, too.
