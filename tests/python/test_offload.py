@@ -329,13 +329,13 @@ class Graphs(unittest.TestCase):
     def test_threads(self):
         offload, expected, failures = to_disk(window="16KiB"), gradients(Layers()), []
 
-        def work():
-            model = Layers()
+        def work(model):
             for _ in range(3):
                 if not all(map(torch.equal, gradients(model, offload), expected)):
                     failures.append(threading.get_ident())
 
-        threads = [threading.Thread(target=work) for _ in range(3)]
+        # Made one after the other: their weights come from PyTorch's one generator.
+        threads = [threading.Thread(target=work, args=(Layers(),)) for _ in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:
