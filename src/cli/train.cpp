@@ -118,6 +118,16 @@ void add_saving(CLI::App& verb, TrainOptions& o) {
       ->group("Run");
 }
 
+// Of several processes each says which one it is.
+TrainSummary train_as(int rank, const TrainOptions& options, TrainObserver& observer) {
+  if (rank == 0) return train(options, observer);
+  try {
+    return train(options, observer);
+  } catch (const std::exception& error) {
+    throw Error(fmt::format("rank {}: {}", rank, error.what()));
+  }
+}
+
 }  // namespace
 
 void add_train(CLI::App& app, Action& action) {
@@ -136,20 +146,31 @@ void add_train(CLI::App& app, Action& action) {
   verb->add_flag("!--no-verify", options->verify,
                  "Do not compare the files of a --model that is a checkpoint with its checksums")
       ->group("Run");
+  verb->add_option_function<std::string>(
+          "--rank-timeout",
+          [options](const std::string& text) {
+            options->rank_timeout_seconds = parse_seconds(text, "--rank-timeout");
+          },
+          "Of several ranks (mpirun, srun), one that gives no sign for so long ends the run")
+      ->default_str("60s")
+      ->type_name("TIME")
+      ->group("Run");
   verb->add_option("--summary", *summary, "Write what was measured to this JSON file")
       ->group("Run");
   verb->callback([options, summary, &action] {
     action = [options, summary] {
       // Before the model is read, which may take minutes: Ctrl-C is answered then, too.
       catch_interrupts();
-      SummaryFile file(*summary);
+      // Of several ranks the first speaks and writes.
+      const bool leads = launched_rank() == 0;
+      SummaryFile file(leads ? *summary : std::string());
       Progress progress;
       options->summarize = !summary->empty();
       // A summary in a folder of data is not read as data.
       if (options->summarize) options->outputs.push_back(*summary);
-      const TrainSummary result = train(*options, progress);
+      const TrainSummary result = train_as(launched_rank(), *options, progress);
       file.write(result.json);
-      return result.stopped ? kInterrupted : 0;
+      return result.stopped && leads ? kInterrupted : 0;
     };
   });
 }
