@@ -119,7 +119,7 @@ std::set<pid_t> children_of(pid_t parent) {
 // One stands still, which mpirun does not notice.
 TEST_F(RankCommands, NoticeOneThatStandsStill) {
   const Arguments arguments =
-      of_run("run", 100'000, 1, {"--save-every", "3", "--rank-timeout", "2s"});
+      of_run("run", 100'000, 1, {"--save-every", "3", "--rank-timeout", "10s"});
   Process process(under_mpirun(2, arguments), {}, kMpirun);
   ASSERT_TRUE(process.run_until([&] { return process.out().find("Saved") != std::string::npos; }))
       << process.out() << process.err();
