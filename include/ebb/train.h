@@ -58,10 +58,13 @@ struct TrainOptions {
   std::vector<DiskFolder> disk;
   std::optional<Bytes> disk_endurance;  // what the drives may be written in their life
 
-  // The batch of a step: accumulate micro-batches of micro_batch sequences each.
+  // The batch of a step: accumulate micro-batches of micro_batch sequences each, on every rank.
   std::int64_t sequence = 512;
   std::int64_t micro_batch = 4;
   std::int64_t accumulate = 1;
+  // Groups of a step's micro-batches: gradients are added up within a group, then the groups' sums.
+  // None: each micro-batch is one. A divisor of the micro-batches of all ranks.
+  std::optional<std::int64_t> gradient_groups;
 
   // The optimizer. What is not given is the rule's own; what a rule does not have is refused.
   OptimizerRule optimizer = OptimizerRule::adamw;
@@ -117,6 +120,7 @@ struct TrainOptions {
   std::string trace;             // a file for when which task ran; empty: none
   std::int64_t trace_steps = 8;  // that it shows: the last ones
   bool verify = true;            // the checksums of a model that is a checkpoint, before it is used
+  double rank_timeout_seconds = 60;  // a rank that gives no sign for so long ends the run
   bool summarize = true;  // make TrainSummary::json; takes a pass over all weights and states
   std::vector<LogFormat> log{};  // what the log is written as, besides log.jsonl
 };
@@ -168,7 +172,14 @@ struct TrainSummary {
 // before that, and the text says where; the last checkpoint is good whatever happens. What the
 // observer throws ends the run likewise. `stop` ends it as stop_requested() does; before the first
 // step, when there is nothing to save, it throws Cancelled.
+//
+// In processes that a launcher started together (mpirun, srun) all ranks call it, with the same
+// options, and train one model; rank 0's observer alone is told.
 TrainSummary train(const TrainOptions& options, TrainObserver& observer, std::stop_token stop = {});
+
+// The number of this process among those that a launcher started together; 0 where it started
+// alone.
+int launched_rank();
 
 // The plan (ebb/plan.h) as text: what needs how much where, what a step costs. Throws OutOfBudget
 // if nothing fits. `machine` is one that need not be here: the name of one that Ebb knows, or the

@@ -2,6 +2,7 @@
 
 #include "api/described_plan.h"
 #include "api/opened_model.h"
+#include "dist/launch.h"
 #include "engine/disk_tier.h"
 #include "engine/training_session.h"
 #include "plan/explain.h"
@@ -73,6 +74,8 @@ std::optional<double> Trainer::evaluate() { return run_->session.validate(); }
 std::string Trainer::save() { return run_->session.save(); }
 
 TrainSummary Trainer::finish() { return run_->session.finish(); }
+
+int launched_rank() { return dist::find_launch(dist::process_environment()).rank; }
 
 TrainSummary train(const TrainOptions& options, TrainObserver& observer, std::stop_token stop) {
   return Trainer(options, &observer, std::move(stop)).run();

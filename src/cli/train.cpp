@@ -171,20 +171,32 @@ struct TrainRequest {
   bool verbose = false;
 };
 
+// Of several processes each says which one it is.
+TrainSummary train_as(int rank, const TrainOptions& options, TrainObserver& observer) {
+  if (rank == 0) return train(options, observer);
+  try {
+    return train(options, observer);
+  } catch (const std::exception& error) {
+    throw Error(fmt::format("rank {}: {}", rank, error.what()));
+  }
+}
+
 int run(TrainRequest& request) {
   TrainOptions& options = request.options;
   // Before the model is read, which may take minutes: Ctrl-C is answered then, too.
   catch_interrupts();
-  SummaryFile file(request.summary);
+  // Of several ranks the first speaks and writes.
+  const bool leads = launched_rank() == 0;
+  SummaryFile file(leads ? request.summary : std::string());
   Progress progress(request.quiet     ? Progress::Detail::nothing
                     : request.verbose ? Progress::Detail::everything
                                       : Progress::Detail::usual);
   options.summarize = !request.summary.empty();
   // A summary in a folder of data is not read as data.
   if (options.summarize) options.outputs.push_back(request.summary);
-  const TrainSummary result = train(options, progress);
+  const TrainSummary result = train_as(launched_rank(), options, progress);
   file.write(result.json);
-  return result.stopped ? kInterrupted : 0;
+  return result.stopped && leads ? kInterrupted : 0;
 }
 
 }  // namespace
@@ -205,6 +217,15 @@ void add_train(CLI::App& app, Action& action) {
   add_resume(*verb, o, request->resume);
   verb->add_flag("!--no-verify", o.verify,
                  "Do not compare the files of a --model that is a checkpoint with its checksums")
+      ->group("Run");
+  verb->add_option_function<std::string>(
+          "--rank-timeout",
+          [&o](const std::string& text) {
+            o.rank_timeout_seconds = parse_seconds(text, "--rank-timeout");
+          },
+          "Of several ranks (mpirun, srun), one that gives no sign for so long ends the run")
+      ->default_str("60s")
+      ->type_name("TIME")
       ->group("Run");
   add_words(*verb, "--log", o.log,
             "Write the log, besides log.jsonl, as csv (log.csv), tensorboard (event files in the "

@@ -75,8 +75,13 @@ void add_batch(CLI::App& verb, TrainOptions& o) {
       ->capture_default_str()
       ->group("Batch");
   verb.add_option("--accumulate", o.accumulate,
-                  "Micro-batches in a step; their gradients are summed")
+                  "Micro-batches in a step, on each of several ranks; their gradients are summed")
       ->capture_default_str()
+      ->group("Batch");
+  verb.add_option("--gradient-groups", o.gradient_groups,
+                  "Groups of a step's micro-batches whose gradients are summed first, then the "
+                  "groups' sums; fewer send less between ranks, and change the numerics; not "
+                  "given: one for each micro-batch")
       ->group("Batch");
 }
 

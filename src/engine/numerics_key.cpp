@@ -74,6 +74,10 @@ Json numerics_key(const Runtime& runtime, const TrainingSettings& s, std::uint64
               {"head_slice", decoder.head_slice()},
               {"norm_block", kernels::kNormBlock},
               {"machine", runtime.numerics()}};
+  // One group adds as many do that are a micro-batch each.
+  if (s.gradient_groups > 1 && s.gradient_groups < s.accumulate) {
+    key["gradient_groups"] = s.gradient_groups;
+  }
   // Checkpoints of shapes with one tile know nothing of it.
   if (decoder.mlp_tile() < s.shape.tokens()) key["mlp_tile"] = decoder.mlp_tile();
   // The grid of a long vocabulary. Short ones have none, and keep the key that they had before

@@ -189,6 +189,12 @@ TrainingSettings training_settings(const TrainOptions& o, const model::Config& c
   s.config = config;
   s.shape = {.rows = o.micro_batch, .sequence = o.sequence};
   s.accumulate = o.accumulate;
+  if (o.gradient_groups) {
+    require(*o.gradient_groups >= 1 && o.accumulate % *o.gradient_groups == 0, "--gradient-groups",
+            std::to_string(*o.gradient_groups),
+            fmt::format("a divisor of the {} micro-batches of a step", o.accumulate));
+    s.gradient_groups = *o.gradient_groups;
+  }
   s.dtype = dtype_of(o.dtype, DType::bf16);
   s.gradient_type = dtype_of(o.gradients, s.dtype);
   require(s.dtype == DType::bf16 || s.gradient_type == DType::f32, "--gradients", "bf16",

@@ -7,7 +7,9 @@
 
 #include "base/list.h"
 #include "base/to_size.h"
+#include "dist/communicator.h"
 #include "ebb/error.h"
+#include "engine/rank_agreement.h"
 #include "engine/rotary_table.h"
 #include "engine/settings.h"
 #include "engine/workload.h"
@@ -19,7 +21,8 @@ namespace {
 
 // Everything that takes memory is in it, staging too, so that the plan's peak is the run's.
 plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s) {
-  TrainingShape shape{.accumulate = s.accumulate,
+  const plan::Ranks ranks = s.divided();
+  TrainingShape shape{.accumulate = ranks.own_micro_batches(),
                       .gradient_type = s.gradient_type,
                       .state = s.state_kind(),
                       .extras = s.extras,
@@ -27,8 +30,16 @@ plan::Workload workload_of(kernels::CountingOps& ops, const TrainingSettings& s)
   shape.extras.push_back({plan::Tier::host, "staging", ParameterStore::kStagingBytes});
   plan::Workload work =
       training_workload(make_decoder(s), model::parameters_of(s.config), ops, shape);
-  work.topology = s.topology;
+  work.ranks = ranks;
+  work.topology =
+      ranks.count > 1 ? plan::with_network(*s.topology, plan::kRoughNetwork) : s.topology;
   return work;
+}
+
+// Those that count.
+std::int64_t targets_of(const text::Batch& batch) {
+  return std::count_if(batch.targets.begin(), batch.targets.end(),
+                       [](std::int32_t target) { return target >= 0; });
 }
 
 // Numbers of the executor's programs.
@@ -90,9 +101,23 @@ std::string note_on_positions(const TrainingSettings& s) {
       s.shape.sequence, s.config.max_positions, s.config.max_positions);
 }
 
+plan::Ranks TrainingSettings::divided() const {
+  return {.count = ranks == nullptr ? 1 : ranks->size(),
+          .rank = ranks == nullptr ? 0 : ranks->rank(),
+          .micro_batches = accumulate,
+          .groups = gradient_groups == 0 ? accumulate : gradient_groups};
+}
+
+// Rank 0 plans first: how blocks are cut is the same for all. What else a plan decides each rank
+// decides for itself, by its own limits.
 plan::Plan plan_training(Runtime& runtime, const TrainingSettings& s) {
   kernels::CountingOps ops(runtime.device_model());
-  return plan_training(ops, runtime.profile(), s);
+  if (s.ranks == nullptr || s.ranks->size() == 1) return plan_training(ops, runtime.profile(), s);
+  return plan_together(*s.ranks, s.fixed, [&](const plan::FixedChoices& fixed) {
+    TrainingSettings own = s;
+    own.fixed = fixed;
+    return plan_training(ops, runtime.profile(), own);
+  });
 }
 
 namespace {
@@ -138,7 +163,10 @@ List<std::string> batch_remedies(kernels::CountingOps& ops, const plan::Profile&
 
 plan::Plan plan_training(kernels::CountingOps& ops, const plan::Profile& profile,
                          const TrainingSettings& s) {
-  plan::Plan plan = plan::find_plan(workload_of(ops, s), s.fixed, s.limits, speeds_for(profile, s));
+  plan::FixedChoices fixed = s.fixed;
+  // Gradients of groups always leave the device.
+  if (s.divided().grouped()) fixed.host_sums = fixed.disk_sums = 0;
+  plan::Plan plan = plan::find_plan(workload_of(ops, s), fixed, s.limits, speeds_for(profile, s));
   if (fits(plan)) return plan;
   throw plan::refusal(plan, s.fixed, batch_remedies(ops, profile, s));
 }
@@ -165,6 +193,7 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings)
 
 TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan plan)
     : settings_(std::move(settings)),
+      network_(settings_.divided().count > 1 ? settings_.ranks->split() : nullptr),
       plan_(std::move(plan)),
       parameters_(model::parameters_of(settings_.config)),
       decoder_(make_decoder(settings_)),
@@ -172,13 +201,17 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
       evaluation_(plan::plan_evaluation(plan_, settings_.disturbance.red_zone)),
       memory_(runtime, plan_, settings_.make_space),
       tasks_(runtime, decoder_, parameters_, map_, plan_,
-             {.gradient_type = settings_.gradient_type, .clip = settings_.clip}),
+             {.gradient_type = settings_.gradient_type,
+              .clip = settings_.clip,
+              .ranks = network_.get()}),
       executor_(
           runtime.device(), memory_.spaces(),
           {{&plan_.program, &plan_.layout, [this](TaskRun& run) { tasks_(run); }},
            {&evaluation_.program, &evaluation_.layout, [this](TaskRun& run) { tasks_(run); }}},
           settings_.disturbance),
-      store_(runtime, executor_, plan_.program, parameters_, map_, settings_.state_kind()) {
+      store_(runtime, executor_, plan_.program, parameters_, map_, settings_.state_kind(),
+             network_ ? settings_.ranks : nullptr) {
+  if (network_) check_same_cuts(*settings_.ranks, plan_);
   kernels::ModelLibrary& library = runtime.device_model();
   for (const kernels::Product& product : training_products(decoder_, library)) {
     library.prepare(product);
@@ -193,28 +226,54 @@ TrainingRun::TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan
   if (settings_.trace_steps > 0) executor_.keep_times(settings_.trace_steps);
 }
 
-std::int64_t TrainingRun::place(const text::Batch& batch, std::size_t micro) {
-  std::byte* to =
-      executor_.address(plan_.program.persistent.batches.at(micro), plan_.workload.batch);
+// Before lanes and their memory go, nobody waits for another rank any more.
+TrainingRun::~TrainingRun() {
+  if (network_ && failed_) network_->fail("its run has ended");
+}
+
+void TrainingRun::or_tell(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const NumericsError&) {
+    // Every rank has the same norm, and throws the same.
+    throw;
+  } catch (const std::exception& error) {
+    failed_ = true;
+    if (network_) network_->fail(error.what());
+    throw;
+  }
+}
+
+void TrainingRun::place(const text::Batch& batch, std::int64_t micro) {
+  std::byte* to = executor_.address(plan_.program.persistent.batches[micro], plan_.workload.batch);
   const Bytes half = plan_.workload.batch / 2;
   std::memcpy(to, batch.tokens.data(), to_size(half));
   std::memcpy(to + half, batch.targets.data(), to_size(half));
-  return std::count_if(batch.targets.begin(), batch.targets.end(),
-                       [](std::int32_t target) { return target >= 0; });
 }
 
 StepResult TrainingRun::step(std::span<const text::Batch> batches) {
+  StepResult result;
+  or_tell([&] { result = step_alike(batches); });
+  return result;
+}
+
+StepResult TrainingRun::step_alike(std::span<const text::Batch> batches) {
   // The step before is past its norm, so its batches have been loaded: their memory is free.
   executor_.wait_for_room(kTraining);
   const std::int64_t index = executor_.steps_issued();
   const std::int64_t step = steps_done_ + 1;
   std::int64_t loss_tokens = 0;
-  for (std::size_t m = 0; m < batches.size(); ++m) loss_tokens += place(batches[m], m);
+  for (const text::Batch& batch : batches) loss_tokens += targets_of(batch);
+  const plan::Workload& work = plan_.workload;
+  for (std::int64_t m = 0; m < work.micro_batches; ++m) {
+    const std::int64_t place_of_m = work.ranks.grouped() ? work.ranks.place_of(m) : m;
+    place(batches[to_size(place_of_m)], m);
+  }
   if (loss_tokens == 0) {
     throw ConfigError(fmt::format(
         "step {}: none of its {} tokens counts for the loss; are the prompts longer than "
         "--sequence {}?",
-        step, plan_.workload.tokens * plan_.workload.micro_batches, settings_.shape.sequence));
+        step, work.tokens * settings_.accumulate, settings_.shape.sequence));
   }
   const double rate = learning_rate(step);
   tasks_.set_numbers(
@@ -229,11 +288,20 @@ StepResult TrainingRun::step(std::span<const text::Batch> batches) {
 
 Evaluation TrainingRun::evaluate(const text::Batch& batch) {
   finish();
-  Evaluation result{.loss_tokens = place(batch, 0)};
+  place(batch, 0);
+  Evaluation result{.loss_tokens = targets_of(batch)};
   executor_.issue(kEvaluation);
   finish();
   std::memcpy(&result.loss_sum, executor_.address(plan_.program.persistent.report, 8), 8);
   return result;
+}
+
+Bytes TrainingRun::network_bytes() const {
+  return network_ == nullptr ? 0 : network_->sent_bytes();
+}
+
+void TrainingRun::finish() {
+  or_tell([&] { executor_.drain(); });
 }
 
 bool TrainingRun::settle() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -21,17 +22,27 @@
 #include "states/schedule.h"
 #include "text/data/batch.h"
 
+namespace ebb::dist {
+class Communicator;
+}
+
 namespace ebb::engine {
 
 struct TrainingSettings {
   model::Config config;
   model::Shape shape;
-  std::int64_t accumulate = 1;
+  std::int64_t accumulate = 1;  // micro-batches of a step, over all ranks
   DType dtype = DType::bf16;
   DType gradient_type = DType::bf16;
   states::StateFormat format = states::StateFormat::exact;
   states::Rule rule;
   std::uint64_t seed = 0;  // compact formats round with it
+  // Micro-batches of which each group's gradients are added up first, then the groups' sums: so
+  // many groups; 0: each micro-batch is one. A divisor of `accumulate`.
+  std::int64_t gradient_groups = 0;
+  // The ranks that train together; null: this one alone. Must outlive the run. All ranks make the
+  // run and call its functions in the same order; limits and placements are each one's own.
+  dist::Communicator* ranks = nullptr;
   states::Schedule schedule;
   double clip = 1.0;
   plan::Limits limits;
@@ -44,6 +55,8 @@ struct TrainingSettings {
   PlannedMemory::MakeSpace make_space{};
   std::int64_t trace_steps = 0;  // the last steps, of which a trace is kept
 
+  // How a step is divided among the ranks.
+  plan::Ranks divided() const;
   states::StateKind state_kind() const { return {format, dtype, states::moments_of(rule)}; }
 };
 
@@ -81,16 +94,17 @@ class TrainingRun {
   TrainingRun(Runtime& runtime, TrainingSettings settings);
   // Makes the run of a plan that was made of these settings.
   TrainingRun(Runtime& runtime, TrainingSettings settings, plan::Plan plan);
+  ~TrainingRun();
 
-  // One step with `accumulate` batches. Returns when the loss and the norm are known; the rest of
-  // the step may still be under way. Throws the first failure of any lane; settle() then says
-  // whether weights and states are still whole.
+  // One step with `accumulate` batches, of which each rank takes its own. Returns when the loss and
+  // the norm are known; the rest of the step may still be under way. Throws the first failure of
+  // any lane; settle() then says whether weights and states are still whole.
   StepResult step(std::span<const text::Batch> batches);
   // The loss of one batch with the weights as they are; nothing else changes. A program of its own
   // over the same memory. Waits for what is under way.
   Evaluation evaluate(const text::Batch& batch);
   // Waits for all that is under way.
-  void finish() { executor_.drain(); }
+  void finish();
   // The same after a failure. Whether weights and states are whole, those of steps_done(): a norm
   // that is not finite touches nothing, what fails outside of the lanes does not either, and a step
   // that fails before its first update has changed nothing yet.
@@ -107,6 +121,8 @@ class TrainingRun {
   const TrainingSettings& settings() const { return settings_; }
   const plan::Plan& plan() const { return plan_; }
   const exec::Executor& executor() const { return executor_; }
+  // Bytes that this rank's tasks have sent to others.
+  Bytes network_bytes() const;
   // Seconds that evaluate() is predicted to take.
   double evaluation_seconds() const { return evaluation_.seconds; }
   const memory::Ledger& ledger(plan::Tier tier) const { return memory_.ledger(tier); }
@@ -125,10 +141,14 @@ class TrainingRun {
   std::optional<Bytes> touched_bytes(plan::Tier tier) const { return memory_.touched_bytes(tier); }
 
  private:
-  // Into the memory that the micro-batch is loaded from. Returns the targets that count.
-  std::int64_t place(const text::Batch& batch, std::size_t micro);
+  // Into the memory that the micro-batch is loaded from.
+  void place(const text::Batch& batch, std::int64_t micro);
+  // Other ranks are told where the work fails on this one.
+  void or_tell(const std::function<void()>& work);
+  StepResult step_alike(std::span<const text::Batch> batches);
 
   TrainingSettings settings_;
+  std::unique_ptr<dist::Communicator> network_;  // of the lane; null where there is one rank
   plan::Plan plan_;
   model::Parameters parameters_;
   model::Decoder decoder_;
@@ -141,6 +161,7 @@ class TrainingRun {
   plan::TaskId norm_task_ = -1;
   std::int64_t steps_done_ = 0;
   std::int64_t steps_before_ = 0;  // this run
+  bool failed_ = false;            // others were told
 };
 
 }  // namespace ebb::engine

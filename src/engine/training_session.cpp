@@ -33,12 +33,33 @@ void TrainingSession::or_save(const std::function<void()>& work) {
   } catch (const std::exception& error) {
     failed_ = true;
     const std::exception_ptr failure = std::current_exception();
+    // All ranks have the same norm. What else fails, fails on this one.
+    const bool alike = dynamic_cast<const NumericsError*>(&error) != nullptr;
+    if (!ranks_.alone() && !alike) fail_together(failure);
     const bool of_disk = dynamic_cast<const IoError*>(&error) != nullptr;
-    if (of_disk && run_->executor().failed_step()) saving_->lose_patience();
+    if (of_disk && saving_ && run_->executor().failed_step()) saving_->lose_patience();
     const std::string rest = save_what_is_whole();
     write_trace();
     rethrow_with(failure, rest);
   }
+}
+
+// What the others have of the states cannot be saved without them, nor without this one.
+void TrainingSession::fail_together(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const dist::RankError&) {
+    // They know.
+  } catch (const std::exception& error) {
+    ranks_.communicator()->fail(error.what());
+  }
+  write_trace();
+  if (!saving_) std::rethrow_exception(failure);
+  rethrow_with(failure, saving_->last().empty()
+                            ? "There is no checkpoint to go on from."
+                            : fmt::format("What was trained since is lost. The last checkpoint is "
+                                          "{}: --resume goes on from it.",
+                                          saving_->last()));
 }
 
 Note TrainingSession::note() {
@@ -68,7 +89,7 @@ bool TrainingSession::stop_requested_quietly() {
 
 std::optional<StepReport> TrainingSession::step() {
   start();
-  if (stop_.stop_requested()) stopped_ = true;
+  if (ranks_.alone() && stop_.stop_requested()) stopped_ = true;
   if (stopped_ || state_.step >= options_.steps) return std::nullopt;
   std::optional<StepReport> report;
   or_save([&] {
@@ -92,15 +113,19 @@ StepReport TrainingSession::train_step() {
   if (draw_step(false)) {
     before_ = Clock::now();  // drawing is not training
   }
-  stopped_ = stop_requested();
+  const RankGroup::Signals signals = ranks_.agree_on(
+      {.stop = stop_requested(), .save = saving_ != nullptr && saving_->due(state_.step)});
+  stopped_ = signals.stop;
   if (options_.eval_every > 0 && state_.step % options_.eval_every == 0) {
     run_validation();
     before_ = Clock::now();  // nor is validating training
   }
-  if (saving_->due(state_.step) && state_.step < options_.steps && !stopped_) {
+  if (signals.save && state_.step < options_.steps && !stopped_) {
     run_->finish();
-    remember_data();
-    saving_->save(state_);
+    run_->store().together([&] {
+      remember_data();
+      saving_->save(state_);
+    });
     before_ = Clock::now();  // and saving is not
   }
   return report;
@@ -120,7 +145,8 @@ std::optional<double> TrainingSession::run_validation() {
   Evaluation all;
   validation_->rewind();
   while (const auto batch = validation_->next()) {
-    if (stop_requested()) {
+    // Ranks validate alike, and stop behind it.
+    if (ranks_.alone() && stop_requested()) {
       stopped_ = true;
       observer_.note("The validation was stopped before its end, and is not told");
       return std::nullopt;
@@ -133,7 +159,7 @@ std::optional<double> TrainingSession::run_validation() {
   validated_step_ = state_.step;
   figures_.validation_losses.push_back(loss);
   figures_.validation_seconds += seconds_between(start, Clock::now());
-  log_->add_validation(state_.step, loss, all.loss_tokens);
+  if (log_) log_->add_validation(state_.step, loss, all.loss_tokens);
   observer_.note(
       fmt::format("Validation after step {}: loss {:.4f}, perplexity {:.2f}, over {} tokens",
                   state_.step, loss, std::exp(loss), all.loss_tokens));
@@ -142,13 +168,15 @@ std::optional<double> TrainingSession::run_validation() {
 
 std::string TrainingSession::save() {
   start();
-  if (!saving_->wanted()) {
+  if (!saves()) {
     throw ConfigError("--save-every, --keep: the run was told to save nothing, so it cannot");
   }
   run_->finish();
-  remember_data();
-  saving_->save_now(state_);
-  return saving_->last();
+  run_->store().together([&] {
+    remember_data();
+    saving_->save_now(state_);
+  });
+  return saving_ ? saving_->last() : std::string();
 }
 
 TrainSummary TrainingSession::finish() {
@@ -165,14 +193,18 @@ TrainSummary TrainingSession::conclude() {
   for (const std::string& text : all_left_out(figures_.left_out)) observer_.note(text);
   run_->finish();
   draw_step(true);
-  if (saving_->wanted()) remember_data();
-  saving_->save_finally(state_);
+  run_->store().together([&] {
+    if (saving_->wanted()) remember_data();
+    saving_->save_finally(state_);
+  });
   if (!stopped_) run_validation();
   observer_.detail(explain(report_process(*run_, runtime_)));
+  std::string json;
+  if (options_.summarize) run_->store().together([&] { json = summary(); });
   return {.steps = state_.step,
           .stopped = stopped_,
-          .checkpoint = saving_->last(),
-          .json = options_.summarize ? summary() : std::string()};
+          .checkpoint = saving_ ? saving_->last() : std::string(),
+          .json = std::move(json)};
 }
 
 std::string TrainingSession::summary() {
@@ -198,17 +230,20 @@ void TrainingSession::remember_data() {
 std::string TrainingSession::save_what_is_whole() {
   std::string lost;
   // Not where nothing was trained, nor once more where the failure is the last save's own.
-  const bool to_save = state_.step > 0 && !saving_->gave_up();
+  const bool to_save = state_.step > 0 && !(saving_ && saving_->gave_up());
   try {
     if (to_save && !run_->settle()) {
       lost = "What was trained since the last save is lost. ";
     } else if (to_save) {
-      if (saving_->wanted()) remember_data();
-      saving_->save_finally(state_);
+      run_->store().together([&] {
+        if (saving_->wanted()) remember_data();
+        saving_->save_finally(state_);
+      });
     }
   } catch (const std::exception& error) {
     lost = fmt::format("Step {} could not be saved: {}\n", state_.step, error.what());
   }
+  if (!saving_) return lost;
   if (saving_->last().empty()) return lost + "There is no checkpoint to go on from.";
   return lost +
          fmt::format("The last checkpoint is {}: --resume goes on from it.", saving_->last());
@@ -240,7 +275,8 @@ void TrainingSession::count_data(std::span<const text::Batch> batches) {
 }
 
 bool TrainingSession::draw_step(bool at_end) {
-  if (!pictures_->after_step(*run_, std::ssize(figures_.step_seconds), at_end)) return false;
+  if (!pictures_ || !pictures_->after_step(*run_, std::ssize(figures_.step_seconds), at_end))
+    return false;
   if (!trace_.wanted()) run_->forget_times();
   return true;
 }
@@ -277,7 +313,7 @@ StepReport TrainingSession::tell(const StepResult& result, double seconds) {
       .seconds_left = recent * static_cast<double>(options_.steps - state_.step),
       .device_bytes = run_->measured_peak(plan::Tier::device),
       .memory = memory()};
-  log_->add(report, seconds);
+  if (log_) log_->add(report, seconds);
   observer_.step(report);
   return report;
 }

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,6 +20,7 @@
 #include "base/json.h"
 #include "ebb/train.h"
 #include "engine/open_model.h"
+#include "engine/rank_group.h"
 #include "engine/run_pictures.h"
 #include "engine/runtime.h"
 #include "engine/saving.h"
@@ -67,6 +70,13 @@ class TrainingSession {
 
  private:
   void or_save(const std::function<void()>& work);
+  std::unique_ptr<files::RunFolder> open_folder(const TrainOptions& options);
+  TrainOptions options_of_ranks(TrainOptions options);
+  MachineMemory machine() const { return ranks_.share_of(runtime_.memory()); }
+  bool saves() const {
+    return options_.keep > 0 && options_.save_every.kind != SaveEvery::Kind::never;
+  }
+  void fail_together(const std::exception_ptr& failure);
   TrainingSettings settings_with_tokenizer();
   Note note();
   Note note_while_starting();
@@ -88,13 +98,30 @@ class TrainingSession {
   StepReport tell(const StepResult& result, double seconds);
 
   using Clock = std::chrono::steady_clock;
+  using Path = std::filesystem::path;
 
-  const TrainOptions options_;
+  // Ranks other than the first say nothing; they may be asked to stop.
+  class QuietObserver final : public TrainObserver {
+   public:
+    explicit QuietObserver(TrainObserver& observer) : observer_(observer) {}
+    void note(const std::string&) override {}
+    void started() override { observer_.started(); }
+    void step(const StepReport&) override {}
+    bool stop_requested() override { return observer_.stop_requested(); }
+
+   private:
+    TrainObserver& observer_;
+  };
+
+  RankGroup ranks_;
+  QuietObserver quiet_;
   TrainObserver& observer_;
   std::stop_token stop_;
   io::PosixFileSystem files_;
-  io::StoppableFileSystem starting_files_;  // of what may be stopped: nothing is written to it
-  files::RunFolder folder_;
+  io::StoppableFileSystem starting_files_;    // of what may be stopped: nothing is written to it
+  std::unique_ptr<files::RunFolder> folder_;  // rank 0's
+  std::optional<Path> start_;                 // the checkpoint to go on from
+  const TrainOptions options_;                // with the micro-batches of all ranks
   TraceFile trace_;
   Runtime runtime_;
   std::shared_ptr<const OpenModel> model_;
@@ -106,7 +133,7 @@ class TrainingSession {
   states::StateFormat stored_format_ = states::StateFormat::exact;
   std::optional<plan::Plan> plan_;  // until the run has it
   std::unique_ptr<TrainingRun> run_;
-  std::unique_ptr<Saving> saving_;
+  std::unique_ptr<Saving> saving_;  // rank 0's, and the log
   std::unique_ptr<StepLog> log_;
   std::unique_ptr<RunPictures> pictures_;
   std::unique_ptr<text::ValidationBatches> validation_;
@@ -116,6 +143,7 @@ class TrainingSession {
   Clock::time_point before_{};  // when the step before ended, less what was not training since
   Clock::time_point left_{};    // when the caller was last given back control
   std::int64_t validated_step_ = -1;
+  bool started_ = false;
   bool stopped_ = false;
   bool failed_ = false;
 };

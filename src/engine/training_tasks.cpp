@@ -53,6 +53,11 @@ void TrainingTasks::operator()(TaskRun& run) {
       *reinterpret_cast<StepScale*>(run.write(Role::scale, sizeof(StepScale))) = {0.0f, 0};
       return;
     case Op::norm: return norm(run);
+    case Op::add_to_group: return add_to_group(run);
+    case Op::exchange_gradients: return exchange_gradients(run);
+    case Op::sum_groups: return sum_groups(run);
+    case Op::gather_report: return gather_report(run);
+    case Op::gather_weights: return gather_weights(run);
     case Op::update: return update(run);
     case Op::loss: return loss(run);
     case Op::note_loss:
@@ -96,7 +101,9 @@ std::vector<int> TrainingTasks::chunks(const TaskRun& run) const {
   }
   return found;
 }
-// The report is a double of loss for each micro-batch, and behind them the sums of squares.
+// The report is a double of loss for each micro-batch, and behind them the sums of squares. Where
+// gradients go by groups it is this rank's losses alone; all else is with the squares in host
+// memory.
 double* TrainingTasks::loss_of(TaskRun& run) const {
   return reinterpret_cast<double*>(run.write(Role::report, 8 * work().micro_batches)) +
          run.task.micro;
@@ -114,10 +121,10 @@ std::span<const std::int32_t> TrainingTasks::ids(TaskRun& run, bool targets) con
   return {first + (targets ? work().tokens : 0), to_size(work().tokens)};
 }
 double* TrainingTasks::squares(std::byte* report) const {
-  return reinterpret_cast<double*>(report) + work().micro_batches;
+  return reinterpret_cast<double*>(report) + work().reported_losses();
 }
 const double* TrainingTasks::squares(const std::byte* report) const {
-  return reinterpret_cast<const double*>(report) + work().micro_batches;
+  return reinterpret_cast<const double*>(report) + work().reported_losses();
 }
 // By lane and not by tier: on the cpu device both are host memory.
 bool TrainingTasks::by_cpu(const TaskRun& run) const {
@@ -301,10 +308,12 @@ void TrainingTasks::finish_block(TaskRun& run) {
 
 void TrainingTasks::norm(TaskRun& run) {
   const Bytes bytes = report_bytes_;
-  std::byte* report = run.write(Role::report, bytes);
+  const bool grouped = work().ranks.grouped();
+  if (grouped) place_losses(run);
+  std::byte* report = run.write(grouped ? Role::squares : Role::report, bytes);
   double* all = squares(report);
   // Sums of squares that the host made itself take the place of those that did not come down.
-  if (work().micro_batches > 1) {
+  if (work().micro_batches > 1 && !grouped) {
     const double* own = squares(run.read(Role::squares, bytes));
     for (std::size_t c = 0; c < map_.chunks.size(); ++c) {
       if (plan_.program.chunks[c].sums == plan::Tier::device) continue;
@@ -317,7 +326,7 @@ void TrainingTasks::norm(TaskRun& run) {
   const states::GradientNorm norm = states::global_norm(map_, all, settings_.clip);
 
   double loss = 0;
-  for (std::int64_t m = 0; m < work().micro_batches; ++m)
+  for (std::int64_t m = 0; m < work().reported_losses(); ++m)
     loss += reinterpret_cast<double*>(report)[m];
   results_[slot(run.step)] = {
       .loss = loss / static_cast<double>(numbers_[slot(run.step)].loss_tokens), .norm = norm.value};

@@ -16,6 +16,10 @@
 #include "states/clip.h"
 #include "states/updates.h"
 
+namespace ebb::dist {
+class Communicator;
+}
+
 namespace ebb::engine {
 
 using exec::TaskRun;
@@ -37,6 +41,7 @@ class TrainingTasks {
   struct Settings {
     DType gradient_type = DType::bf16;
     double clip = 1.0;
+    dist::Communicator* ranks = nullptr;  // for the lane of the network alone; null: one rank
   };
 
   // Keeps references to all of it.
@@ -112,6 +117,14 @@ class TrainingTasks {
   void finish_chunk(TaskRun& run);
   void finish_block(TaskRun& run);
   void norm(TaskRun& run);
+  // Puts this rank's losses where those of all ranks go.
+  void place_losses(TaskRun& run);
+  // Of groups of micro-batches, and of several ranks (rank_tasks.cpp):
+  void add_to_group(TaskRun& run);
+  void exchange_gradients(TaskRun& run);
+  void sum_groups(TaskRun& run);
+  void gather_report(TaskRun& run);
+  void gather_weights(TaskRun& run);
   void update(TaskRun& run);
   void loss(TaskRun& run);
 

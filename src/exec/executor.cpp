@@ -42,11 +42,12 @@ bool is_marked(const plan::Program& program, ObjectId id) {
 }
 
 // What a lane's stream is for: work of the device, copies over a link of the device, or work of the
-// CPU, which reads and writes what has no addresses too.
+// CPU, which reads and writes what has no addresses, and what crosses the network, too.
 device::StreamKind stream_kind(const plan::LaneInfo& lane) {
   if (lane.kind == plan::LaneKind::compute) return device::StreamKind::compute;
   const bool of_device = lane.from == plan::Tier::device || lane.to == plan::Tier::device;
-  if (lane.kind == plan::LaneKind::cpu || !of_device) return device::StreamKind::host;
+  const bool by_cpu = lane.kind == plan::LaneKind::cpu || lane.kind == plan::LaneKind::network;
+  if (by_cpu || !of_device) return device::StreamKind::host;
   return lane.traffic == plan::Traffic::express ? device::StreamKind::express
                                                 : device::StreamKind::copy;
 }
@@ -126,6 +127,10 @@ std::byte* TaskRun::write(plan::Role role, Bytes bytes) {
 const std::byte* TaskRun::read(plan::Role role, Bytes bytes) {
   const plan::Use* use = task.find(role);
   return use == nullptr ? nullptr : executor_.resolve(loaded_, *use, bytes);
+}
+
+std::byte* TaskRun::at(const plan::Use& use) {
+  return executor_.resolve(loaded_, use, loaded_.program->range_of(use).bytes);
 }
 
 memory::Carver& TaskRun::carver(plan::Role role) {

@@ -58,6 +58,9 @@ class TaskRun {
   // reads cannot be had for writing.
   std::byte* write(plan::Role role, Bytes bytes);
   const std::byte* read(plan::Role role, Bytes bytes);
+  // All that a use says, for tasks with several objects of a role. One that only reads must not be
+  // written.
+  std::byte* at(const plan::Use& use);
   // Cuts the object of that role into parts, for bodies that find out as they go what they write.
   memory::Carver& carver(plan::Role role);
 

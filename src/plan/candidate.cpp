@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/evaluation_program.h"
 #include "plan/training_program.h"
 #include "plan/waits.h"
 
@@ -11,6 +12,7 @@ namespace {
 Bytes streamed_bytes(const Program& program, const Workload& workload) {
   Bytes bytes = 0;
   for (const Chunk& chunk : program.chunks) {
+    if (chunk.owner != workload.ranks.rank) continue;
     if (chunk.site() == Site::stream) bytes += state_bytes(workload, chunk);
   }
   return bytes;
@@ -66,8 +68,15 @@ bool lay_out_within(Plan& plan, Tide tide) {
   return false;
 }
 
+// A rank without passes evaluates all the same, in memory that its steps do not ask for.
+void make_room_for_evaluation(Plan& plan) {
+  if (plan.workload.micro_batches == 0) plan.layout.size = sizes_with_evaluation(plan);
+}
+
 bool predict_within(Plan& plan, const Tide& tide) {
   if (!lay_out_within(plan, tide)) return false;
+  make_room_for_evaluation(plan);
+  if (!fits(plan)) return false;
   add_waits(plan.program, plan.layout);
   plan.prediction = simulate(plan.program, plan.profile);
   return true;
@@ -105,6 +114,7 @@ Plan plan_with(const Workload& workload, const Choices& choices, const Limits& l
   Plan plan{.limits = limits, .workload = workload, .choices = choices, .profile = profile};
   plan.program = build_training(workload, choices, {});
   plan.layout = lay_out(plan.program);
+  make_room_for_evaluation(plan);
   add_waits(plan.program, plan.layout);
   plan.prediction = simulate(plan.program, profile);
   return plan;

@@ -22,6 +22,17 @@ void cut_block(int index, const Block& block, const Workload& workload, const Ch
   }
 }
 
+// Each goes to the rank that has least so far: as many parameters for each as chunks allow, and of
+// the chunks that follow each other one for each rank.
+void share_among_ranks(const Ranks& ranks, List<Chunk>& chunks) {
+  List<std::int64_t> parameters(ranks.count, 0);
+  for (Chunk& chunk : chunks) {
+    const auto least = std::min_element(parameters.begin(), parameters.end());
+    chunk.owner = static_cast<int>(least - parameters.begin());
+    *least += chunk.count;
+  }
+}
+
 }  // namespace
 
 bool is_one_of(std::int64_t i, std::int64_t many, std::int64_t all) {
@@ -61,7 +72,10 @@ List<Chunk> cut_chunks(const Workload& workload, const Choices& choices) {
               if (chunk.place == Place::cpu || blocks_behind < choices.host_sums) {
                 chunk.sums = blocks_behind < choices.disk_sums ? choices.below : Tier::host;
               }
+              // From several ranks they come to host memory.
+              if (workload.ranks.grouped()) chunk.sums = Tier::host;
             });
+  share_among_ranks(workload.ranks, chunks);
   return chunks;
 }
 

@@ -57,6 +57,7 @@ struct Chunk {
   Tier home = Tier::device;     // where its state lives
   Place place = Place::device;  // the processor that updates it
   Tier sums = Tier::device;     // where its gradient is gathered
+  int owner = 0;                // the rank that has its state and updates it
 
   Site site() const {
     return place == Place::cpu ? Site::host : home == Tier::device ? Site::resident : Site::stream;

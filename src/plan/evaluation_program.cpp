@@ -251,6 +251,17 @@ Program build_evaluation(const Workload& work, const Choices& choices) {
   return EvaluationBuilder(work, choices).build();
 }
 
+PerTier<Bytes> sizes_with_evaluation(const Plan& training) {
+  const Program program = EvaluationBuilder(training, 0).build();
+  Layout training_layout = training.layout;
+  // In an arena of another size objects are placed anew, and may find less room.
+  while (true) {
+    const Layout both = lay_out_beside(program, training.program, training_layout);
+    if (both.size == training_layout.size) return both.size;
+    training_layout.size = both.size;
+  }
+}
+
 Evaluation plan_evaluation(const Plan& training, Bytes slack) {
   Evaluation evaluation{.program = EvaluationBuilder(training, slack).build()};
   evaluation.layout = lay_out_beside(evaluation.program, training.program, training.layout);

@@ -8,6 +8,7 @@ namespace {
 
 // Bytes that summing the gradients of all micro-batches moves, for each parameter.
 double sum_traffic(const Workload& work) {
+  if (work.ranks.grouped()) return 0;
   const std::int64_t last = work.micro_batches - 1;
   double bytes = static_cast<double>(work.sum_traffic(last));
   if (last > 1) bytes += static_cast<double>(work.sum_traffic(1));
@@ -76,6 +77,8 @@ double LowerBound::operator()(const Choices& choices) const {
       by_host * (2 * (state_ + weight_) + gradient) / profile_.host_bytes_per_second;
   const double compute = model_seconds_ + passes_ * (seconds(again) - seconds(spared)) +
                          (1 - choices.host_fraction) * device_seconds_;
+  // Of several ranks each has a share of the updates alone, and other sums.
+  if (work_.ranks.grouped()) return model_seconds_ + passes_ * (seconds(again) - seconds(spared));
   return std::max({compute, up, down, host});
 }
 

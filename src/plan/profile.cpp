@@ -328,6 +328,7 @@ double predicted_seconds(const Task& task, const LaneInfo& lane, const Profile& 
       seconds += moved / (task.draw == Draw::sum ? profile.sum_bytes_per_second
                                                  : profile.host_bytes_per_second);
       break;
+    case LaneKind::network: seconds += profile.copy_seconds + moved / lane.bytes_per_second; break;
     case LaneKind::transfer: {
       const Figure& rate = lane.to == Tier::device     ? profile.up_bytes_per_second
                            : lane.from == Tier::device ? profile.down_bytes_per_second

@@ -9,12 +9,35 @@
 namespace ebb::plan {
 
 std::string_view name_of(Op op) {
-  constexpr EnumArray<Op, std::string_view, 24> names = {
-      "embed",          "forward",         "head",          "head_begin", "head_statistics",
-      "head_gradients", "head_end",        "recompute",     "backward",   "embed_backward",
-      "add_gradient",   "finish_gradient", "reset_scale",   "norm",       "update",
-      "loss",           "note_loss",       "decode",        "attend",     "mlp",
-      "logits",         "take_tokens",     "choose_tokens", "transfer"};
+  constexpr EnumArray<Op, std::string_view, 29> names = {"embed",
+                                                         "forward",
+                                                         "head",
+                                                         "head_begin",
+                                                         "head_statistics",
+                                                         "head_gradients",
+                                                         "head_end",
+                                                         "recompute",
+                                                         "backward",
+                                                         "embed_backward",
+                                                         "add_gradient",
+                                                         "finish_gradient",
+                                                         "reset_scale",
+                                                         "norm",
+                                                         "update",
+                                                         "add_to_group",
+                                                         "exchange_gradients",
+                                                         "sum_groups",
+                                                         "gather_report",
+                                                         "gather_weights",
+                                                         "loss",
+                                                         "note_loss",
+                                                         "decode",
+                                                         "attend",
+                                                         "mlp",
+                                                         "logits",
+                                                         "take_tokens",
+                                                         "choose_tokens",
+                                                         "transfer"};
   return names[op];
 }
 

@@ -48,7 +48,7 @@ struct Object {
 };
 
 // What an object is to a task, never where it is. A computation has at most one object of a role,
-// of which it may use several ranges.
+// of which it may use several ranges; one that crosses the network may have several.
 enum class Role : std::uint8_t {
   weights,       // of the task's block or chunk
   head_weights,  // the tied embedding, or a piece of the table, in the head
@@ -72,6 +72,8 @@ enum class Role : std::uint8_t {
   state,          // of the task's chunk
   report,         // losses and sums of squares
   squares,        // sums of squares that were made where the norm is
+  received,       // gradients of other ranks' groups
+  finished,       // the gradient of the step, of the task's chunk
   scale,          // what the norm decided
   cache,          // keys and values
   mlp_weights,    // of a layer whose halves are placed apart, and computed by one task
@@ -99,7 +101,13 @@ enum class Op : std::uint8_t {
   reset_scale,      // a step that fails before its norm must not be applied with the last one's
   norm,             // the global norm and the clip factor
   update,
-  loss,  // final norm, logits in slices and their loss alone
+  // Of several ranks, or of groups of micro-batches:
+  add_to_group,        // a micro-batch's gradient into the sum of its group
+  exchange_gradients,  // of a round's groups, to the owners of chunks
+  sum_groups,          // of a round; in the last one the step's gradient and its sums of squares
+  gather_report,       // losses and sums of squares of all ranks
+  gather_weights,      // of a block, from the owners of its chunks
+  loss,                // final norm, logits in slices and their loss alone
   // Of a batch, for the caller: before that of the next one takes its place.
   note_loss,
   // generation

@@ -32,6 +32,13 @@ std::optional<Lane> Topology::link(Tier from, Tier to, Traffic traffic, std::siz
   return count == 0 ? std::nullopt : std::optional(bulk[number % count]);
 }
 
+std::optional<Lane> Topology::network() const {
+  for (const Lane lane : all_lanes()) {
+    if ((*this)[lane].kind == LaneKind::network) return lane;
+  }
+  return std::nullopt;
+}
+
 List<Tier> Topology::route(Tier from, Tier to) const {
   List<List<Tier>> ways = {{from}};
   PerTier<bool> seen;
@@ -48,6 +55,13 @@ List<Tier> Topology::route(Tier from, Tier to) const {
   }
   throw std::invalid_argument("no lanes lead from the tier '" + (*this)[from].name + "' to '" +
                               (*this)[to].name + "'");
+}
+
+std::shared_ptr<const Topology> with_network(const Topology& topology, double bytes_per_second) {
+  Topology joined = topology;
+  joined.add(
+      LaneInfo{.name = "net", .kind = LaneKind::network, .bytes_per_second = bytes_per_second});
+  return std::make_shared<const Topology>(std::move(joined));
 }
 
 std::shared_ptr<const Topology> device_and_host() {

@@ -22,7 +22,7 @@ struct TierInfo {
   Bytes largest_transfer = 0;    // longer ones are cut; 0: any length
 };
 
-enum class LaneKind : std::uint8_t { compute, cpu, transfer };
+enum class LaneKind : std::uint8_t { compute, cpu, transfer, network };
 
 // The transfers that a lane takes. A lane keeps its order: what waits for a slow tier, or is small
 // and urgent, has lanes of its own where there are some.
@@ -35,7 +35,7 @@ enum class Traffic : std::uint8_t {
 struct LaneInfo {
   std::string name;
   LaneKind kind = LaneKind::transfer;
-  // For lanes of transfers:
+  // For lanes of transfers; one of the network has a rate alone:
   Tier from{};
   Tier to{};
   Traffic traffic = Traffic::bulk;
@@ -66,6 +66,8 @@ struct Topology {
   // traffic, or else a bulk one. Of several bulk lanes, transfers with numbers take turns.
   std::optional<Lane> link(Tier from, Tier to, Traffic traffic = Traffic::bulk,
                            std::size_t number = 0) const;
+  // The lane of what crosses the network; nothing where there is one rank.
+  std::optional<Lane> network() const;
   // The tiers of the shortest way, both ends included. Throws std::invalid_argument where no lanes
   // lead from one to the other.
   List<Tier> route(Tier from, Tier to) const;
@@ -73,6 +75,11 @@ struct Topology {
 
 // A device and a host with a link between them: the lanes that Lane names.
 std::shared_ptr<const Topology> device_and_host();
+
+// The same with a network that joins host memory with that of other ranks, on a lane of its own.
+std::shared_ptr<const Topology> with_network(const Topology&, double bytes_per_second);
+// Between ranks of one machine, by rule of thumb.
+inline constexpr double kRoughNetwork = 4e9;
 
 // Bytes by tier; 0 where nothing was said.
 struct Limits : PerTier<Bytes> {

@@ -1,5 +1,7 @@
 #include "plan/training_program.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "plan/route.h"
@@ -12,7 +14,10 @@ namespace {
 class Passes {
  public:
   explicit Passes(Step& step) : step_(step) {
-    for (const auto make : training_rules()) rules_.push_back(make());
+    for (const auto make : training_rules()) {
+      auto rule = make();
+      if (rule->applies(step.work)) rules_.push_back(std::move(rule));
+    }
   }
 
   void run() {
@@ -32,7 +37,8 @@ class Passes {
         step_.persistent(Tier::device, Purpose::workspace, step_.work.scratch, "scratch");
     objects.tables =
         step_.persistent(Tier::device, Purpose::workspace, step_.work.tables, "tables");
-    for (int m = 0; m <= step_.last_micro(); ++m) {
+    // A rank that has no micro-batch of its own evaluates all the same.
+    for (int m = 0; m <= std::max(0, step_.last_micro()); ++m) {
       objects.batches.push_back(step_.persistent(Tier::host, Purpose::batch, step_.work.batch,
                                                  fmt::format("batch {}", m)));
     }

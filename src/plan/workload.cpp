@@ -42,7 +42,7 @@ Bytes Workload::report_bytes() const {
       sums += (tensor.count + norm_block - 1) / norm_block;
     }
   }
-  return Bytes{sizeof(double)} * (micro_batches + sums);
+  return Bytes{sizeof(double)} * (reported_losses() + sums);
 }
 
 List<int> Workload::all_of(BlockKind kind) const {
@@ -88,7 +88,9 @@ Bytes Workload::sum_traffic(std::int64_t micro) const {
 }
 
 Workload shortened(Workload work, std::int64_t passes) {
-  const std::int64_t left_out = std::max<std::int64_t>(0, work.micro_batches - passes);
+  // Groups and rounds of ranks are not all alike.
+  const bool whole = work.ranks.grouped();
+  const std::int64_t left_out = whole ? 0 : std::max<std::int64_t>(0, work.micro_batches - passes);
   if (left_out == 0) return work;
   work.micro_batches -= left_out;
   work.passes_left_out += left_out;

@@ -10,6 +10,7 @@
 #include "base/chunking.h"
 #include "base/list.h"
 #include "base/planes.h"
+#include "plan/ranks.h"
 #include "plan/topology.h"
 #include "plan/types.h"
 
@@ -126,8 +127,9 @@ struct Extra {
 
 struct Workload {
   std::shared_ptr<const Topology> topology = device_and_host();
-  List<Block> blocks{};  // in the order of the forward pass
-  std::int64_t micro_batches = 1;
+  List<Block> blocks{};            // in the order of the forward pass
+  std::int64_t micro_batches = 1;  // of this rank
+  Ranks ranks{};
   std::int64_t tokens = 0;   // of one micro-batch
   Bytes batch = 0;           // token ids and targets of one micro-batch
   Bytes input = 0;           // one block's input for one micro-batch
@@ -150,9 +152,14 @@ struct Workload {
 
   Bytes extra(Tier tier) const;
   std::int64_t parameters() const;
-  // Of what a step tells the host: a loss for each micro-batch, a sum of squares for each norm
-  // block of every tensor.
+  // Of what a step tells the host: a loss for each micro-batch, those of other ranks included, a
+  // sum of squares for each norm block of every tensor.
   Bytes report_bytes() const;
+  std::int64_t reported_losses() const {
+    return ranks.grouped() ? ranks.micro_batches : micro_batches;
+  }
+  // Of one parameter in the gradient of a group: as it was made, or a sum in fp32.
+  Bytes plane_bytes() const { return ranks.group_size() == 1 ? gradient_bytes : 4; }
   // The places in `blocks` of those of a kind.
   List<int> all_of(BlockKind kind) const;
   std::int64_t layers() const { return all_of(BlockKind::layer).count(); }

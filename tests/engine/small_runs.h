@@ -107,8 +107,10 @@ inline Outcome train_small(const TrainingSettings& settings, int threads = 2, in
     outcome.norms.push_back(result.norm);
   }
   run.finish();
-  outcome.weights = run.store().weights_digest();
-  outcome.moments = run.store().moments_digest();
+  run.store().together([&] {
+    outcome.weights = run.store().weights_digest();
+    outcome.moments = run.store().moments_digest();
+  });
   outcome.up = run.executor().moved(plan::Tier::host, plan::Tier::device);
   outcome.down = run.executor().moved(plan::Tier::device, plan::Tier::host);
   outcome.predicted_device = run.plan().peak(plan::Tier::device);

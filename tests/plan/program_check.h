@@ -12,6 +12,7 @@
 
 #include "plan/layout.h"
 #include "plan/program.h"
+#include "plan/waits.h"
 
 namespace ebb::plan {
 
@@ -60,11 +61,14 @@ inline std::string check_addresses(const Program& program, const Layout& layout)
   return {};
 }
 
-// Lifetimes are what the uses say, ranges are within their objects, and a role is one object's.
+// Lifetimes are what the uses say, ranges are within their objects, and a role is one object's but
+// for what crosses the network.
 inline std::string check_uses(const Program& program) {
   std::vector<std::pair<TaskId, TaskId>> seen(program.objects.size(), {-1, -1});
   for (TaskId t = 0; t < static_cast<TaskId>(program.tasks.size()); ++t) {
     std::map<Role, ObjectId> roles;
+    const Lane lane = program.tasks[static_cast<std::size_t>(t)].lane;
+    const bool crosses = (*program.topology)[lane].kind == LaneKind::network;
     for (const Use& use : program.tasks[static_cast<std::size_t>(t)].uses) {
       if (use.object < 0 || use.object >= static_cast<ObjectId>(program.objects.size())) {
         return name_task(program, t) + " uses an object that does not exist";
@@ -72,7 +76,7 @@ inline std::string check_uses(const Program& program) {
       const Object& object = program.objects[static_cast<std::size_t>(use.object)];
       const Range range = program.range_of(use);
       if (range.first < 0 || range.bytes <= 0 || range.first + range.bytes > object.bytes ||
-          roles.try_emplace(use.role, use.object).first->second != use.object) {
+          (roles.try_emplace(use.role, use.object).first->second != use.object && !crosses)) {
         return fmt::format("{}: a bad use of {}", name_task(program, t),
                            name_object(program, use.object));
       }
@@ -316,6 +320,18 @@ class RaceCheck {
 
 inline std::string check_races(const Program& program, const Layout& layout) {
   return RaceCheck(program, layout).run();
+}
+
+// Every check on one program, laid out and with its waits.
+inline std::string check_all(Program program) {
+  if (auto wrong = check_uses(program); !wrong.empty()) return wrong;
+  if (auto wrong = check_written_first(program); !wrong.empty()) return wrong;
+  if (auto wrong = check_lanes(program); !wrong.empty()) return wrong;
+  const Layout layout = lay_out(program);
+  if (auto wrong = check_addresses(program, layout); !wrong.empty()) return wrong;
+  add_waits(program, layout);
+  if (auto wrong = check_waits(program); !wrong.empty()) return wrong;
+  return check_races(program, layout);
 }
 
 }  // namespace ebb::plan

@@ -71,18 +71,6 @@ std::vector<Bytes> tied_sums_away(const Workload& work, const Choices& choices,
   return sums;
 }
 
-// Every check on one program, laid out and with its waits.
-std::string check_all(Program program) {
-  if (auto wrong = check_uses(program); !wrong.empty()) return wrong;
-  if (auto wrong = check_written_first(program); !wrong.empty()) return wrong;
-  if (auto wrong = check_lanes(program); !wrong.empty()) return wrong;
-  const Layout layout = lay_out(program);
-  if (auto wrong = check_addresses(program, layout); !wrong.empty()) return wrong;
-  add_waits(program, layout);
-  if (auto wrong = check_waits(program); !wrong.empty()) return wrong;
-  return check_races(program, layout);
-}
-
 template <class Check>
 void for_random_programs(Check check) {
   for (std::uint64_t seed = 0; seed < fewer_if_small(kSeeds); ++seed) {

@@ -14,6 +14,8 @@ namespace {
 
 class Gradients final : public Rule {
  public:
+  bool applies(const Workload& work) const override { return !work.ranks.grouped(); }
+
   void start(Step& step) override {
     for (const Block& block : step.work.blocks) {
       on_device_.emplace_back(std::max<std::size_t>(1, block.pieces.size()));

@@ -19,6 +19,11 @@ class States final : public Rule {
     PersistentObjects& objects = step.program.persistent;
     for (int c = 0; c < step.chunks(); ++c) {
       const Chunk& chunk = step.chunk(c);
+      if (!step.owns(c)) {
+        objects.states.push_back(-1);
+        objects.weight_copies.push_back(-1);
+        continue;
+      }
       objects.states.push_back(
           step.persistent(chunk.home, Purpose::states, state_bytes(step.work, chunk), name(c)));
       // The CPU updates weights of the device in a copy of its own, which then goes up.
@@ -43,6 +48,7 @@ class States final : public Rule {
     List<int> slow, fast, resident, by_cpu;
     for (int c = 0; c < step.chunks(); ++c) {
       const Chunk& chunk = step.chunk(c);
+      if (!step.owns(c)) continue;
       switch (chunk.site()) {
         case Site::stream: {
           const bool addressable = (*step.program.topology)[chunk.home].addressable;

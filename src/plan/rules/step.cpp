@@ -109,6 +109,15 @@ Task& Step::on_cpu(Op op, Draw draw, List<Use> uses) {
   return add({.op = op, .lane = Lane::host, .draw = draw, .uses = std::move(uses)});
 }
 
+Task& Step::on_network(Op op, int block, List<Use> uses) {
+  return add({.op = op,
+              .lane = program.topology->network().value(),
+              .draw = Draw::nothing,
+              .block = block,
+              .piece = piece,
+              .uses = std::move(uses)});
+}
+
 Task& Step::transfer(Part from, Part to, Traffic traffic) {
   return add(
       transfer_task(program, reads(Role::source, from), writes(Role::destination, to), traffic));

@@ -60,6 +60,8 @@ class Step {
   List<Use> reads_weights(Role role, int b) const;
   Tier tier_of(const Part& part) const { return program[part.object].tier; }
   int chunks() const { return static_cast<int>(program.chunks.size()); }
+  // Whether this rank has the chunk's state.
+  bool owns(int c) const { return chunk(c).owner == work.ranks.rank; }
   // The block whose table the head computes with, and how many pieces it has.
   int table() const;
   int vocabulary_pieces() const;
@@ -84,6 +86,7 @@ class Step {
   // Objects of zero bytes, and those that are not there, are left out of a task.
   Task& compute(Op op, int block, List<Use> uses);
   Task& on_cpu(Op op, Draw draw, List<Use> uses);
+  Task& on_network(Op op, int block, List<Use> uses);
   // At this point of the issue order.
   Task& transfer(Part from, Part to, Traffic traffic = Traffic::bulk);
   // Adds a fetch that is in time for the first task that uses `to`, as its stream's depth or the
@@ -113,6 +116,8 @@ inline Use writes(Role role, const Part& part) { return writes(role, part.object
 class Rule {
  public:
   virtual ~Rule() = default;
+  // One that has nothing to add to a step of such work is left out.
+  virtual bool applies(const Workload&) const { return true; }
   virtual void start(Step&) {}  // before the first pass
   virtual void before_forward(Step&, int /*block*/) {}
   virtual void after_forward(Step&, int /*block*/) {}

@@ -1,0 +1,11 @@
+# MPI is optional; without it a run has one rank. Its C interface alone is used.
+option(EBB_MPI "Build with MPI where it is found" ON)
+set(EBB_HAS_MPI OFF)
+if(EBB_MPI)
+  set(MPI_CXX_SKIP_MPICXX ON)
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(MPI_CXX_FOUND)
+    set(EBB_HAS_MPI ON)
+  endif()
+endif()
+message(STATUS "MPI: ${EBB_HAS_MPI}")
