@@ -12,9 +12,13 @@ if(EBB_CUDA STREQUAL "AUTO" OR EBB_CUDA)
   endif()
   include(CheckLanguage)
   check_language(CUDA)
-  # The optimizer as a library, which is all that the Python package holds, needs no cuDNN.
+  # The optimizer as a library needs no cuDNN; without it the Python package has that alone.
   if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND (CUDNN_FOUND OR EBB_PYTHON))
     set(EBB_HAS_CUDA ON)
+    if(NOT CUDNN_FOUND)
+      message(STATUS "The package has the optimizer alone: cuDNN 9 was not found, and EBB_CUDA is not OFF")
+      set(EBB_HAS_ENGINE OFF)
+    endif()
   elseif(NOT EBB_CUDA STREQUAL "AUTO")
     message(FATAL_ERROR "EBB_CUDA is ${EBB_CUDA}, but not all of it was found: the CUDA toolkit "
       "(${CUDAToolkit_VERSION}), nvcc (${CMAKE_CUDA_COMPILER}) and cuDNN 9 (${CUDNN_LIBRARY}). "

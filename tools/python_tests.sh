@@ -51,7 +51,7 @@ fi
 # The package alone, where nothing else is installed.
 quietly python3 -m venv "$work/empty"
 quietly "$work/empty/bin/pip" install --no-index --no-deps "$wheel"
-(cd tests/python && quietly "$work/empty/bin/python" -m unittest test_package)
+(cd tests/python && quietly "$work/empty/bin/python" -m unittest test_package test_api)
 echo "python: without PyTorch: $(tail -n 3 "$work/log" | tr -s "\n" " ")"
 
 has_torch='import torch; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4)'

@@ -12,6 +12,10 @@
 
 namespace ebb {
 
+// What people write for TrainOptions::save_every: "500" (steps), "10min", "auto", "end", or "0" for
+// never. Throws ConfigError that names --save-every.
+SaveEvery parse_save_every(const std::string& text);
+
 // Calls come from one thread at a time; several trainers may work at once, each in memory and a
 // folder (options.out) of its own. What is whole in memory when a call fails is saved before its
 // ebb::Error is thrown, and the text says where; after that a trainer may only be destroyed.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ebb/error.h"
+#include "ebb/trainer.h"
 
 namespace ebb {
 namespace {
@@ -141,6 +142,27 @@ EBB_WORDS(LossOn);
 EBB_WORDS(OnBadData);
 EBB_WORDS(BenchTable);
 #undef EBB_WORDS
+
+SaveEvery parse_save_every(const std::string& text) {
+  using Kind = SaveEvery::Kind;
+  if (text == "auto") return {Kind::automatic};
+  if (text == "end") return {Kind::end};
+  std::int64_t steps = 0;
+  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (code == std::errc{} && rest == text.data() + text.size() && steps >= 0) {
+    return steps == 0 ? SaveEvery{Kind::never} : SaveEvery{Kind::steps, static_cast<double>(steps)};
+  }
+  try {
+    const double seconds = parse_seconds(text, "--save-every");
+    if (seconds > 0) return {Kind::seconds, seconds};
+  } catch (const ConfigError&) {
+    // Told with all that can be said here.
+  }
+  throw ConfigError(fmt::format(
+      "--save-every {}: expected steps (500), a time (10min, 2h), auto, end (at the end only) or "
+      "0 (nothing is saved)",
+      text));
+}
 
 // The last colon may be a part of the path: what follows it must be bytes.
 DiskFolder parse_disk_folder(const std::string& text) {

@@ -1,7 +1,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -13,6 +12,7 @@
 #include "cli/train_flags.h"
 #include "cli/verbs.h"
 #include "ebb/error.h"
+#include "ebb/trainer.h"
 
 namespace ebb::cli {
 namespace {
@@ -72,28 +72,6 @@ class SummaryFile {
   std::string path_;
   bool replaces_ = false;
 };
-
-// A bare number is steps, one with a unit a time. Throws ConfigError.
-SaveEvery parse_save_every(const std::string& text) {
-  using Kind = SaveEvery::Kind;
-  if (text == "auto") return {Kind::automatic};
-  if (text == "end") return {Kind::end};
-  std::int64_t steps = 0;
-  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), steps);
-  if (code == std::errc{} && rest == text.data() + text.size() && steps >= 0) {
-    return steps == 0 ? SaveEvery{Kind::never} : SaveEvery{Kind::steps, static_cast<double>(steps)};
-  }
-  try {
-    const double seconds = parse_seconds(text, "--save-every");
-    if (seconds > 0) return {Kind::seconds, seconds};
-  } catch (const ConfigError&) {
-    // Told with all that can be said here.
-  }
-  throw ConfigError(fmt::format(
-      "--save-every {}: expected steps (500), a time (10min, 2h), auto, end (at the end only) or "
-      "0 (nothing is saved)",
-      text));
-}
 
 void add_saving(CLI::App& verb, TrainOptions& o) {
   verb.add_option_function<std::string>(

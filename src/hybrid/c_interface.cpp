@@ -4,20 +4,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/in_quotes.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/to_size.h"
 #include "ebb/error.h"
 #include "ebb/hybrid_optimizer.h"
@@ -31,7 +27,6 @@ namespace {
 
 using ebb::ConfigError;
 using ebb::HybridOptimizer;
-using ebb::Json;
 
 // Good until the next failure on the same thread.
 thread_local std::string last_error;
@@ -113,74 +108,30 @@ void give(Struct& to, Struct made) {
   std::memcpy(&to, &made, made.struct_size);
 }
 
-template <class Field>
-struct ValueOf {
-  using Type = Field;
-};
-template <class Value>
-struct ValueOf<std::optional<Value>> {
-  using Type = Value;
-};
-
-// JSON's own conversions would take a float for a whole number and lose its fraction.
-template <class Value>
-bool fits(const Json& json) {
-  if constexpr (std::is_same_v<Value, bool>) return json.is_boolean();
-  if constexpr (std::is_same_v<Value, std::string>) return json.is_string();
-  if constexpr (std::is_same_v<Value, std::uint64_t>) return json.is_number_unsigned();
-  return std::is_floating_point_v<Value> ? json.is_number() : json.is_number_integer();
-}
-
 // Settings are named as the fields of HybridOptimizer::Settings and Rule; what is not there keeps
 // its default.
-using Setter = std::function<void(const std::string& name, const Json& value)>;
-
-template <class Field>
-Setter into(Field& field) {
-  return [&field](const std::string& name, const Json& value) {
-    using Value = typename ValueOf<Field>::Type;
-    if (!fits<Value>(value) || Json(value.get<Value>()) != value) {
-      throw ConfigError(fmt::format("setting {}: {} is of the wrong kind or size", name,
-                                    ebb::in_quotes(value.dump())));
-    }
-    field = value.get<Value>();
-  };
-}
-
 HybridOptimizer::Settings parse(const std::string& text) {
   HybridOptimizer::Settings s;
-  const std::map<std::string, Setter> setters = {
-      {"rule", into(s.rule.name)},
-      {"beta1", into(s.rule.beta1)},
-      {"beta2", into(s.rule.beta2)},
-      {"epsilon", into(s.rule.epsilon)},
-      {"weight_decay", into(s.rule.weight_decay)},
-      {"momentum", into(s.rule.momentum)},
-      {"nesterov", into(s.rule.nesterov)},
-      {"state_format", into(s.state_format)},
-      {"states", into(s.states)},
-      {"offload_fraction", into(s.offload_fraction)},
-      {"host_fraction", into(s.host_fraction)},
-      {"chunk_parameters", into(s.chunk_parameters)},
-      {"window", into(s.window)},
-      {"device_memory", into(s.device_memory)},
-      {"host_memory", into(s.host_memory)},
-      {"device", into(s.device)},
-      {"threads", into(s.threads)},
-      {"seed", into(s.seed)},
-  };
-  const Json json = ebb::parse_json(text, "the optimizer's settings");
-  if (!json.is_object()) throw ConfigError("the optimizer's settings: expected a JSON object");
-  for (const auto& [name, value] : json.items()) {
-    const auto setter = setters.find(name);
-    if (setter == setters.end()) {
-      std::string names;
-      for (const auto& [known, unused] : setters) names += " " + known;
-      throw ConfigError(
-          fmt::format("setting {}: there is none, expected one of{}", ebb::in_quotes(name), names));
-    }
-    setter->second(name, value);
-  }
+  ebb::JsonFields fields("the optimizer's settings", "setting");
+  fields.add("rule", s.rule.name);
+  fields.add("beta1", s.rule.beta1);
+  fields.add("beta2", s.rule.beta2);
+  fields.add("epsilon", s.rule.epsilon);
+  fields.add("weight_decay", s.rule.weight_decay);
+  fields.add("momentum", s.rule.momentum);
+  fields.add("nesterov", s.rule.nesterov);
+  fields.add("state_format", s.state_format);
+  fields.add("states", s.states);
+  fields.add("offload_fraction", s.offload_fraction);
+  fields.add("host_fraction", s.host_fraction);
+  fields.add("chunk_parameters", s.chunk_parameters);
+  fields.add("window", s.window);
+  fields.add("device_memory", s.device_memory);
+  fields.add("host_memory", s.host_memory);
+  fields.add("device", s.device);
+  fields.add("threads", s.threads);
+  fields.add("seed", s.seed);
+  fields.fill(ebb::parse_json(text, "the optimizer's settings"));
   return s;
 }
 

@@ -23,7 +23,7 @@
 namespace ebb::files {
 namespace {
 
-constexpr std::string_view kSpace = "\u2581";
+constexpr std::string_view kSpaceMark = "\u2581";
 
 // What a tokenizer.json says, taken apart.
 class Writer {
@@ -192,8 +192,8 @@ class Writer {
 
   bool adds_space() {
     const SortedJson replace{
-        {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}};
-    const SortedJson prepend{{"type", "Prepend"}, {"prepend", kSpace}};
+        {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceMark}};
+    const SortedJson prepend{{"type", "Prepend"}, {"prepend", kSpaceMark}};
     const std::vector<SortedJson> normalizers = steps("normalizer", "normalizers");
     const std::vector<SortedJson> cuts = steps("pre_tokenizer", "pretokenizers");
     if (cuts.empty() && normalizers == std::vector{prepend, replace}) return true;
@@ -203,7 +203,7 @@ class Writer {
     if (idle && normalizers == std::vector{replace}) return false;
     const bool metaspace =
         normalizers.empty() && cuts.size() == 1 && cuts[0].value("type", "") == "Metaspace" &&
-        cuts[0].value("replacement", "") == kSpace && !cuts[0].value("split", true);
+        cuts[0].value("replacement", "") == kSpaceMark && !cuts[0].value("split", true);
     const std::string scheme = metaspace ? cuts[0].value("prepend_scheme", "always") : "";
     if (scheme == "never") return false;
     if (scheme == "always") return true;
