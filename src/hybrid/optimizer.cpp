@@ -105,6 +105,8 @@ void Optimizer::clear_states() {
                        const auto part = host.subspan(start, std::min(piece, host.size() - start));
                        std::fill(part.begin(), part.end(), std::byte{0});
                      });
+  // The first states to ride in come on a lane of their own, which does not wait for this one.
+  compute_.synchronize();
 }
 
 const Optimizer::GradientStatus& Optimizer::gradient_status(std::int64_t parameter) const {
