@@ -21,9 +21,6 @@
 namespace ebb {
 namespace {
 
-// Often enough for a person, too rarely to cost anything beside the work.
-constexpr double kTellEvery = 0.5;
-
 // Asked before the work: publishing replaces what lies under the name.
 void check_out(io::FileSystem& files, const std::string& out, const files::ModelSource& source) {
   const auto refuse = [&](std::string_view what) {
@@ -88,7 +85,7 @@ QuantizeSummary quantize(const QuantizeOptions& options,
        .without_tokenizer = none},
       options.out, [&](std::int64_t done, std::int64_t of) {
         const double elapsed = seconds_since(start);
-        if (!progress || (elapsed - reported < kTellEvery && done < of)) return;
+        if (!progress || (elapsed - reported < kSecondsBetweenReports && done < of)) return;
         reported = elapsed;
         const double rate = elapsed > 0 ? static_cast<double>(done) / elapsed : 0;
         progress({.parameters = done,

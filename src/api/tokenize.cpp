@@ -16,9 +16,6 @@
 namespace ebb {
 namespace {
 
-// Often enough for a person, too rarely to cost anything beside the work.
-constexpr double kReportEvery = 0.5;
-
 // A text is cut where its tokens might be others than without the cut, so it is cut rarely.
 constexpr Bytes kPassageBytes = kMiB;
 
@@ -98,7 +95,7 @@ TokenizeSummary tokenize(const TokenizeOptions& options,
     if (!item.problem.empty()) left_out.add({.bad_items = 1, .first_problem = item.problem});
     writer.write(item.tokens);
     ++done;
-    if (seconds_since(start) - reported >= kReportEvery) report();
+    if (seconds_since(start) - reported >= kSecondsBetweenReports) report();
   }
   // The writer was not finished: nothing is left under the file's name.
   if (writer.tokens() == 0) {

@@ -9,13 +9,12 @@
 #include "base/chunking.h"
 #include "plan/evaluation_program.h"
 #include "plan/explain.h"
+#include "plan/search.h"
 #include "plan/waits.h"
 
 namespace ebb::plan {
 namespace {
 
-// A batch must be shorter by this to be worth another plan.
-constexpr double kShorterEnough = 0.998;
 // Deeper streams than the last are not tried: each of their objects is a block's weights.
 constexpr std::int64_t kDepths[] = {Choices::kLeastDepth, 4, 8};
 // Chunks are what a disk gives. Smaller ones wait in less host memory.
@@ -122,7 +121,7 @@ class EvaluationFinder {
       return false;
     }
     const double seconds = plan.prediction.step_seconds;
-    if (!best_ || seconds < best_->prediction.step_seconds * kShorterEnough) best_ = plan;
+    if (!best_ || seconds < best_->prediction.step_seconds * kWorthIt) best_ = plan;
     return true;
   }
 

@@ -14,8 +14,6 @@ namespace {
 // Shares of all parameters are tried in steps of this, those on a disk in smaller ones.
 constexpr int kShares = 64;
 constexpr int kDiskShares = 512;
-// A step must be shorter by this to be worth another plan.
-constexpr double kWorthIt = 0.998;
 // Points of the grid from which small steps are taken.
 constexpr std::size_t kStarts = 8;
 constexpr std::int64_t kPassesOfBytes = 3;

@@ -15,6 +15,9 @@ namespace ebb::plan {
 // bytes of three are those of any more.
 inline constexpr std::int64_t kMostPasses = 5;
 
+// A step, or an evaluation's batch, must be shorter by this to be worth another plan.
+inline constexpr double kWorthIt = 0.998;
+
 struct SearchBudget {
   int programs = 2400;             // the most that are built once one fits
   std::optional<Choices> start{};  // small steps from here if it fits, instead of the grid
