@@ -194,7 +194,8 @@ void add_train(CLI::App& app, Action& action) {
   auto request = std::make_shared<TrainRequest>();
   TrainOptions& o = request->options;
   add_train_flags(*verb, o);
-  verb->add_option("--data", o.data, "Text, JSONL and token files, or folders of them")
+  verb->add_option("--data", o.data,
+                   "Text, JSONL, CSV and token files, also as .gz or .zst, or folders of them")
       ->type_name(kPathType)
       ->required();
   CLI::Option* out =
